@@ -120,10 +120,10 @@ def die_before(sink: SinkSettings, batch_number: int, messages: Sequence[TaskOut
     cluster = CommandExecutor(client, sink.name, sink.control_topic)
     cluster.prepare()
 
-    def perform(ask: Command) -> Result:
-        if isinstance(ask, kind):
+    def perform(command: Command) -> Result:
+        if isinstance(command, kind):
             raise Died
-        return cluster.perform(ask)
+        return cluster.perform(command)
 
     try:
         state_machine.run(committing.commit(messages, batch_number), perform)

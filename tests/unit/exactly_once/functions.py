@@ -20,12 +20,12 @@ def in_foreach_batch(
     if isinstance(admission, Refuse):
         raise ValueError(admission.reason)
     encoded = batch(*ZERO, row)
-    told: TaskOutcome = InlineRows(world.handle, "", number, (encoded,), 1, origin)
+    reported: TaskOutcome = InlineRows(world.handle, "", number, (encoded,), 1, origin)
     if isinstance(admission, Skip):
-        told = Skipped(world.handle, "", number, 1, origin)
+        reported = Skipped(world.handle, "", number, 1, origin)
     if before_commit is not None:
         before_commit()
-    driver.commit(world.sink, [told], number)
+    driver.commit(world.sink, [reported], number)
 
 
 def life(world: World, run: str, micro_batch: int, *numbers: int) -> None:

@@ -23,7 +23,7 @@ from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
 from tests.support.filled_tasks import Died, Tasks, committed, inline, prepared, settings
 
-PATIENCE, TIMEOUT_MS = 20.0, 60_000
+TIMEOUT_S, TIMEOUT_MS = 20.0, 60_000
 SINK, OTHER_TOPIC = "orders", "other_commits"
 ZERO, ONE = TopicPartition("rows", 0), TopicPartition("rows", 1)
 CONTROL = TopicPartition(driver.CONTROL_TOPIC, PARTITION)
@@ -37,7 +37,7 @@ class World:
 
     def __init__(self, broker: LocalBroker, tasks: Tasks, lossy: Lossy) -> None:
         self.broker, self.tasks, self.lossy = broker, tasks, lossy
-        self.sink = SinkSettings(SINK, settings(broker.bootstrap_servers), timeout=PATIENCE)
+        self.sink = SinkSettings(SINK, settings(broker.bootstrap_servers), timeout=TIMEOUT_S)
         self.handle = driver.begin(self.sink)
 
     def fill(self, slot: int, *rows: tuple[int, str]) -> TaskTransaction:
@@ -49,18 +49,18 @@ class World:
         self.lossy.add((transaction if isinstance(transaction, str) else transaction.transactional_id, tp))
 
     def take_over(self, transaction: TaskTransaction) -> None:
-        """Somebody begins with its id, and writes nothing yet."""
+        """Another producer takes its id, and writes nothing yet."""
         name = transaction.transactional_id
         body, deadline = InitProducerIdRequest(name, TIMEOUT_MS), self.tasks.client.deadline()
         self.tasks.brokers.request_coordinators(INIT_PRODUCER_ID, {name: body}, deadline, resend=True)
 
     def commit(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
         """The driver commits a batch of transactions, and of rows that are left to it."""
-        told = [
+        reported = [
             prepared(self.handle, number, one) if isinstance(one, TaskTransaction) else inline(self.handle, number, one)
             for one in tasks
         ]
-        driver.commit(self.sink, told, number)
+        driver.commit(self.sink, reported, number)
 
     def commit_in_vain(self, *tasks: TaskTransaction | EncodedBatch) -> None:
         """The driver finds that a marker of batch 0 is lost, and that is over then."""
@@ -68,10 +68,10 @@ class World:
             self.commit(0, *tasks)
         self.lossy.clear()
 
-    def mend(self, *words: str) -> None:
-        """What a person does who is told so; for a decision that has lost its own marker it takes two rounds."""
+    def mend(self, *records: str) -> None:
+        """Repair the sink as a person does; for a decision that has lost its own marker it takes two rounds."""
         for _ in range(2):
-            self.txn("repair", SINK, "--yes", *words)
+            self.txn("repair", SINK, "--yes", *records)
             self.txn("resolve", SINK, "--yes")
 
     def die_before_the_commit(
@@ -94,7 +94,7 @@ class World:
             patch.setattr(ControlWrite, "_abort", lambda _: None)
             self.commit(number, *tasks)
 
-    def die_behind_the_commit_point(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
+    def die_after_the_commit_point(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
         """The driver dies when the decision is in the log, before it ends a task's transaction."""
 
         def dies(*_: object) -> None:
@@ -115,13 +115,13 @@ class World:
         """The query is started again, and writes the batch if it is not done: rows of tasks, and those left to the driver."""
         self.handle = driver.begin(self.sink)
         if self.handle.last is None or self.handle.last.last_done < number:
-            told = [
+            reported = [
                 each if isinstance(each, EncodedBatch) else self.fill(slot, each) for slot, each in enumerate(rows, 5)
             ]
-            self.commit(number, *told)
+            self.commit(number, *reported)
 
-    def make_topic_anew(self) -> None:
-        """The rows are gone, and nothing tells the transactions' coordinator."""
+    def recreate_topic(self) -> None:
+        """The rows are gone, and the transactions' coordinator does not know it."""
         self.broker._call(lambda: self.broker._topics.delete_all(["rows"]))
         self.broker.create_topic("rows", 2)
 
@@ -133,9 +133,9 @@ class World:
         self.lossy.clear()
         return dead
 
-    def txn(self, *words: str) -> int:
+    def txn(self, *records: str) -> int:
         """Run `pyproducer txn`."""
-        return main(["txn", *words, "--bootstrap-servers", self.broker.bootstrap_servers])
+        return main(["txn", *records, "--bootstrap-servers", self.broker.bootstrap_servers])
 
     def rows(self) -> list[str]:
         """What a reader of committed records sees."""

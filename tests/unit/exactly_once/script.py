@@ -38,7 +38,7 @@ ONE, TWO = task(1), task(2)
 
 
 def record(status: Status, batch: int = 5, token: str = TOKEN, *transactions: TaskTransaction) -> ControlRecord:
-    """A word about `batch`, of which all earlier ones are done."""
+    """A control record of `batch`, whose earlier batches are done."""
     return ControlRecord(SINK, QUERY, status, batch, batch if status is Status.DONE else batch - 1, token, transactions)
 
 
@@ -63,8 +63,8 @@ def skipped(batch: int = 5, of: WriteHandle | None = None, rows: int | None = No
     return Skipped(of or handle(), QUERY, batch, rows)
 
 
-def nobody(batch: int = NO_BATCH) -> ControlRecord:
-    """The word that BEGIN leaves when nobody has written yet."""
+def unknown(batch: int = NO_BATCH) -> ControlRecord:
+    """The record that BEGIN leaves for a new sink."""
     return ControlRecord(SINK, None, Status.INTENT, batch, NO_BATCH, TOKEN)
 
 

@@ -11,7 +11,7 @@ from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi, messages
 
-PATIENCE = 10.0
+TIMEOUT_S = 10.0
 NOW_MS = 1_000_000
 LOST = ConnectionFailed("the connection broke")
 
@@ -26,7 +26,7 @@ class ScriptedClient:
         self.coordinator = 1
         self.sent: list[tuple[str, int | None, Any]] = []
         self.scripts: dict[str, Callable[[Any], ResponseOrError]] = {FIND_COORDINATOR.name: self._coordinators}
-        self.timeout = PATIENCE
+        self.timeout = TIMEOUT_S
         self._now = 0.0
         self.on_wait = None
 
@@ -40,7 +40,7 @@ class ScriptedClient:
         self._now += seconds
 
     def deadline(self) -> float:
-        return self._now + PATIENCE
+        return self._now + TIMEOUT_S
 
     def request(self, api: AnyApi, body: Any, *, node: int | None = None, deadline: float) -> Any:
         [answer] = self.request_all([NodeRequest(node, api, body)], deadline)
@@ -68,8 +68,8 @@ class ScriptedClient:
             )
             for topic in topics
         ]
-        told = tuple(messages.MetadataResponseBroker(node, *address) for node, address in self.brokers.items())
-        return messages.MetadataResponse(brokers=told, topics=tuple(rows))
+        reported = tuple(messages.MetadataResponseBroker(node, *address) for node, address in self.brokers.items())
+        return messages.MetadataResponse(brokers=reported, topics=tuple(rows))
 
     def answers(self, api: AnyApi, *given: ResponseOrError) -> None:
         """Answer the requests of an API in this order, and the last one again and again."""

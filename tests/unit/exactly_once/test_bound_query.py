@@ -59,7 +59,7 @@ JOB = ForeachBatchOrigin()
         (BOUND, 5, JOB, Skip),
         (BOUND, 4, JOB, Skip),
         (BOUND, NO_BATCH, JOB, Admit),
-        (UNBOUND, 5, ForeachBatchOrigin("q1", ""), Skip),  # Spark does not tell the run
+        (UNBOUND, 5, ForeachBatchOrigin("q1", ""), Skip),  # the run is unknown
         (BOUND, 5, ForeachBatchOrigin("q1", ""), Skip),
     ],
 )
@@ -92,7 +92,7 @@ USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
 
 
 @pytest.mark.parametrize(
-    ("last", "number", "origin", "admission", "said"),
+    ("last", "number", "origin", "admission", "expected"),
     [
         (TWO_NUMBERS, 14, AT_7_AGAIN, Skip, ""),  # Spark repeats micro-batch 7
         (TWO_NUMBERS, 15, AT_7_AGAIN, Skip, ""),
@@ -114,7 +114,7 @@ USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
         (TWO_NUMBERS, 12, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
         (TWO_NUMBERS, 15, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
         (TWO_NUMBERS, 99, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
-        (TWO_NUMBERS, 14, ForeachBatchOrigin("q1", "", 7), Skip, ""),  # Spark does not tell the run: the driver warns
+        (TWO_NUMBERS, 14, ForeachBatchOrigin("q1", "", 7), Skip, ""),  # the run is unknown: the driver warns
         (TWO_NUMBERS, 14, ForeachBatchOrigin("q1", "", 8), Refuse, "is not higher than 15"),
         (TWO_NUMBERS, 14, ForeachBatchOrigin("q1", "r2"), Refuse, "has batch 15 of this query, and now batch 14"),
         (
@@ -143,14 +143,14 @@ USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
     ],
 )
 def test_numbers_of_a_function_rise_and_come_again_with_the_last_micro_batch_alone(
-    last: ControlRecord, number: int, origin: ForeachBatchOrigin, admission: type[Admission], said: str
+    last: ControlRecord, number: int, origin: ForeachBatchOrigin, admission: type[Admission], expected: str
 ) -> None:
     found = admit(last, SINK, "", number, origin)
     assert isinstance(found, admission)
-    assert not said or re.search(said, found.reason)  # type: ignore[union-attr]
+    assert not expected or re.search(expected, found.reason)  # type: ignore[union-attr]
 
 
-def test_the_record_says_the_micro_batch_of_the_last_number_alone() -> None:
+def test_the_record_has_the_micro_batch_of_the_last_number_alone() -> None:
     """Records that were written before the release of version 3 do not, and are read."""
     for origin, at in ((AT_8, 8), (JOB, None)):
         asked, _ = ended(commit([message(16, origin, TWO_NUMBERS)], 16), [Opened(()), ControlWritten(HELD)])
@@ -166,13 +166,13 @@ def test_the_record_says_the_micro_batch_of_the_last_number_alone() -> None:
 
 
 def test_a_write_that_is_decided_and_void_leaves_the_micro_batch_of_the_last_number() -> None:
-    told = prepared(task(1), 16, handle(TWO_NUMBERS))._replace(query="", origin=AT_8)
+    reported = prepared(task(1), 16, handle(TWO_NUMBERS))._replace(query="", origin=AT_8)
     void: list[Result] = [
         TasksEnded((EndRefused(90),)),
         LogOutcomes((TransactionOutcome.ABORTED,)),
         ControlWritten(HELD),
     ]
-    asked, _ = ended(commit([told], 16), [Opened(()), Voted(), ControlWritten(HELD), *void])
+    asked, _ = ended(commit([reported], 16), [Opened(()), Voted(), ControlWritten(HELD), *void])
     record = asked[-1].record  # type: ignore[union-attr]
     assert (record.status, record.micro_batch, record.done_micro_batch) == (Status.VOID, 8, 7)
     assert record.earlier == TWO_NUMBERS.earlier
@@ -216,16 +216,16 @@ def test_a_decided_write_that_is_carried_out_keeps_the_numbers_before_it(times: 
 
 
 @pytest.mark.parametrize(
-    ("rows", "content", "said"),
+    ("rows", "content", "expected"),
     [(2, 33, "was committed with 3 rows, and now has 2"), (3, 34, "with 3 rows, and now has as many, but others")],
 )
-def test_other_rows_under_a_lower_number_are_refused(rows: int, content: int, said: str) -> None:
-    """A checkpoint that is one micro-batch behind may bring a late file whose rows all go into the first write."""
+def test_other_rows_under_a_lower_number_are_refused(rows: int, content: int, expected: str) -> None:
+    """A checkpoint that lacks one micro-batch may bring a late file whose rows all go into the first write."""
     outcome = commit([Skipped(handle(TWO_NUMBERS), "", 14, rows, AT_7_AGAIN, content)], 14)
     assert isinstance(outcome, Failed)
     assert outcome.kind is FailureKind.REFUSED
     assert "txnVersion 14 was" in outcome.text
-    assert said in outcome.text
+    assert expected in outcome.text
 
 
 def message(
@@ -282,8 +282,8 @@ def test_rows_of_another_content_are_refused_though_they_are_as_many() -> None:
     assert outcome.kind is FailureKind.REFUSED
     assert "was committed with 9 rows, and now has as many, but others" in outcome.text
     for unknown in (two._replace(content=None), None):
-        told = [one, unknown] if unknown else [one._replace(content=None, rows=9)]
-        assert ended(commit(told, 5), [ControlWritten(HELD)])[1] == AlreadyDone(5)
+        reported = [one, unknown] if unknown else [one._replace(content=None, rows=9)]
+        assert ended(commit(reported, 5), [ControlWritten(HELD)])[1] == AlreadyDone(5)
 
 
 def test_two_writes_of_a_function_with_one_id_are_never_silent(world: World) -> None:
@@ -311,7 +311,7 @@ def test_a_person_gives_the_id_to_another_query(world: World) -> None:
 
 
 @pytest.mark.parametrize("killed_after", range(4))
-def test_a_function_with_three_numbers_is_killed_behind_any_of_them_and_started_again_twice(
+def test_a_function_with_three_numbers_is_killed_after_any_of_them_and_started_again_twice(
     world: World, killed_after: int
 ) -> None:
     life(world, "r1", 0, 0, 1, 2)
@@ -326,11 +326,13 @@ def test_a_function_with_three_numbers_is_killed_behind_any_of_them_and_started_
 
 
 @pytest.mark.parametrize(
-    ("numbers", "said"), [((1, 0), "txnVersion 0 comes after 1"), ((0, 0), "txnVersion 0 was written before")]
+    ("numbers", "expected"), [((1, 0), "txnVersion 0 comes after 1"), ((0, 0), "txnVersion 0 was written before")]
 )
-def test_numbers_that_do_not_rise_are_refused_in_every_run(world: World, numbers: tuple[int, ...], said: str) -> None:
+def test_numbers_that_do_not_rise_are_refused_in_every_run(
+    world: World, numbers: tuple[int, ...], expected: str
+) -> None:
     for run in ("r1", "r2", "r3"):
-        with pytest.raises(ValueError, match=f"{said}.* in this run of the query"):
+        with pytest.raises(ValueError, match=f"{expected}.* in this run of the query"):
             life(world, run, 0, *numbers)
     assert world.rows() == [f"0.{numbers[0]}"]
 

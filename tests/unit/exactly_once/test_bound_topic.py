@@ -1,4 +1,4 @@
-"""A control topic that lacks what the sink has committed: changed, deleted, made again, or behind its retention."""
+"""A control topic that lacks what the sink has committed: changed, deleted, created again, or shortened by retention."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_an_older_record_is_not_forgotten_when_the_last_one_is(
 ) -> None:
     """The command was given the wrong control topic at first."""
     if decided:
-        world.die_behind_the_commit_point(0, world.fill(0, (0, "a")), world.fill(1, (1, "b")))
+        world.die_after_the_commit_point(0, world.fill(0, (0, "a")), world.fill(1, (1, "b")))
     else:
         world.commit(0, batch(*ZERO, "a"), batch(*ONE, "b"))
     driver.close_all()
@@ -138,16 +138,16 @@ def test_an_older_record_is_not_forgotten_when_the_last_one_is(
 
 def test_what_was_decided_and_is_not_done_is_not_begun_with_a_lost_topic(world: World) -> None:
     done, left = world.fill(0, (0, "a")), world.fill(1, (0, "b"))
-    world.die_behind_the_commit_point(0, done, left)
+    world.die_after_the_commit_point(0, done, left)
     delete(world)
     driver.close_all()
     refused(world)
     driver.close_all()
-    told = [prepared(world.handle, 0, each) for each in (done, left)]
+    reported = [prepared(world.handle, 0, each) for each in (done, left)]
     with pytest.raises(TopicNotFound):
-        driver.abort(world.sink, told, 0)
+        driver.abort(world.sink, reported, 0)
     world.broker.create_topic(CONTROL[0])
-    assert isinstance(driver.abort(world.sink, told, 0), NothingToAbort)
+    assert isinstance(driver.abort(world.sink, reported, 0), NothingToAbort)
     ended = describe(world.tasks.brokers, [done.transactional_id], world.tasks.client.deadline())
     assert [row and row.transaction_state for row in ended.values()] == ["Ongoing"], "a person decides"
 
@@ -270,7 +270,7 @@ def test_a_control_topic_that_lost_its_last_records_is_refused(world: World, mon
     driver.close_all()
     with monkeypatch.context() as shorter:
         shorter.setattr(ControlLog, "_end", lambda *_: end)
-        shorter.setattr(control_log, "FETCH_BYTES", 1)  # a batch at a time, so that nothing behind the end is read
+        shorter.setattr(control_log, "FETCH_BYTES", 1)  # a batch at a time, so that nothing after the end is read
         refused(world)
     world.run_again(1, batch(*ZERO, "b"))
     assert world.rows() == ["a", "b"]
@@ -320,15 +320,15 @@ def test_a_repair_with_the_wrong_control_topic_aborts_no_task(
     driver.begin(world.sink._replace(name="else", control_topic=CONTROL[0]))
     capsys.readouterr()
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 1
-    told = capsys.readouterr()
-    assert "whose outcome is unknown" in told.out
-    assert "is that its control topic?" in told.err
+    reported = capsys.readouterr()
+    assert "whose outcome is unknown" in reported.out
+    assert "is that its control topic?" in reported.err
     assert world.txn("repair", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
     assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
     assert world.rows() == ["a", "b", "z"][: 2 + has_moved]
 
 
-def test_a_person_s_word_is_told_for_each_transaction_that_it_decides(
+def test_an_assumed_outcome_is_printed_for_each_transaction_that_it_decides(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = world.fill(0, (0, "a"), (1, "b"))
@@ -338,9 +338,10 @@ def test_a_person_s_word_is_told_for_each_transaction_that_it_decides(
     world.lossy.clear()
     capsys.readouterr()
     assert world.txn("repair", SINK, "--topic", "rows", "--assume", "aborted", "--yes") == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     for partition in (0, 1):
         assert (
-            f"--assume aborted: rows-{partition}, rows from offset 0 on of producer {left.producer_id}, epoch 0" in told
+            f"--assume aborted: rows-{partition}, rows from offset 0 on of producer {left.producer_id}, epoch 0"
+            in reported
         )
     assert world.rows() == []

@@ -46,7 +46,7 @@ def all_open(*names: str) -> messages.DescribeTransactionsResponse:
     return messages.DescribeTransactionsResponse(0, tuple(rows))
 
 
-def test_transactions_that_nobody_asked_for_are_not_taken_for_orphans(client: ScriptedClient) -> None:
+def test_transactions_that_were_not_requested_are_not_orphans(client: ScriptedClient) -> None:
     """They would be aborted."""
     listed = tuple(messages.ListedTransaction(each, 5, "Ongoing") for each in (OWN, NEIGHBOUR, "payments"))
     client.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse(transaction_states=listed))
@@ -75,8 +75,8 @@ def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient)
     client.answers(DESCRIBE_PRODUCERS, messages.DescribeProducersResponse(0, (topic,)))
     client.answers(END_TXN, messages.EndTxnResponse(0, 0, -1, -1))
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t")
-    ask = WriteControl(ProducerIdAndEpoch(7, 3), record)
-    answer = ControlWrite(brokers_of(client), "commits", Style.IMPLICIT, ask, client.deadline()).run({}, 4096)
+    command = WriteControl(ProducerIdAndEpoch(7, 3), record)
+    answer = ControlWrite(brokers_of(client), "commits", Style.IMPLICIT, command, client.deadline()).run({}, 4096)
     assert isinstance(answer, Indeterminate)
 
 

@@ -1,4 +1,4 @@
-"""A leader that was deposed and does not know it, and brokers that still name it: what it shows is never the last word."""
+"""A leader that was deposed and does not know it, and brokers that still name it: it never shows the last control record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.protocol.commands import DescribeControlId, Fence, Fenced, Found, ReadControl
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, messages
-from tests.unit.exactly_once.cluster.test_control_log import COMMIT, WHERE, Log, word
+from tests.unit.exactly_once.cluster.test_control_log import COMMIT, PARTITION_0, Log, control_record
 from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient
 
 DEPOSED, ELECTED = 1, 2
@@ -36,7 +36,7 @@ class CutOff(ScriptedClient):
         self.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
         self.answers(INIT_PRODUCER_ID, messages.InitProducerIdResponse(0, 0, 7, 4))
         for log in self.logs.values():
-            log.write(7, word(0))
+            log.write(7, control_record(0))
             log.decide(7, COMMIT)
 
     def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
@@ -46,12 +46,12 @@ class CutOff(ScriptedClient):
             raise LOST
         leader = ELECTED if node == ELECTED or self.healed else DEPOSED
         self.brokers = {1: ("one", 9092), 2: ("two", 9092)}
-        told = tuple(messages.MetadataResponseBroker(each, *address) for each, address in self.brokers.items())
+        reported = tuple(messages.MetadataResponseBroker(each, *address) for each, address in self.brokers.items())
         row = messages.MetadataResponsePartition(0, 0, leader, EPOCHS[leader])
         names = tuple(
             messages.MetadataResponseTopic(name=each, topic_id=self.topic_id, partitions=(row,)) for each in topics
         )
-        return messages.MetadataResponse(brokers=told, topics=names)
+        return messages.MetadataResponse(brokers=reported, topics=names)
 
     def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
         return [
@@ -72,34 +72,34 @@ class CutOff(ScriptedClient):
         if call.api is FETCH:
             if code:
                 refused = messages.FetchPartitionResponse(0, code)
-                return messages.FetchResponse(responses=(messages.FetchTopicResponse(WHERE[0], (refused,)),))
+                return messages.FetchResponse(responses=(messages.FetchTopicResponse(PARTITION_0[0], (refused,)),))
             return self.logs[call.node].client.scripts[FETCH.name](call.body)
         if code:
             row = messages.ListOffsetsPartitionResponse(0, code)
-            return messages.ListOffsetsResponse(0, (messages.ListOffsetsTopicResponse(WHERE[0], (row,)),))
+            return messages.ListOffsetsResponse(0, (messages.ListOffsetsTopicResponse(PARTITION_0[0], (row,)),))
         return self.logs[call.node].offset(call.body)
 
     def commit(self, batch: int) -> None:
         """A driver commits through the leader."""
-        self.logs[ELECTED].write(7, word(batch))
+        self.logs[ELECTED].write(7, control_record(batch))
         self.logs[ELECTED].decide(7, COMMIT)
 
 
 def cluster_of(client: CutOff) -> CommandExecutor:
-    return CommandExecutor(cast("BlockingClient", client), "orders", WHERE[0])
+    return CommandExecutor(cast("BlockingClient", client), "orders", PARTITION_0[0])
 
 
-@pytest.mark.parametrize("ask", [Fence(), DescribeControlId()])
-def test_the_last_word_is_that_of_the_leader_which_the_coordinator_knows(ask: Any) -> None:
+@pytest.mark.parametrize("command", [Fence(), DescribeControlId()])
+def test_the_last_record_is_that_of_the_leader_which_the_coordinator_knows(command: Any) -> None:
     """The older one would have a batch written again that is done."""
     client = CutOff()
     client.commit(1)
     cluster = cluster_of(client)
-    cluster.perform(ask)
-    assert cluster.perform(ReadControl()) == Found(word(1))
+    cluster.perform(command)
+    assert cluster.perform(ReadControl()) == Found(control_record(1))
 
 
-def test_a_coordinator_that_does_not_tell_is_fenced_through_again() -> None:
+def test_a_coordinator_without_a_response_is_fenced_again() -> None:
     """Who is found in its place must have answered a fence too."""
     client = CutOff()
     client.silent_coordinator = 2
@@ -108,20 +108,20 @@ def test_a_coordinator_that_does_not_tell_is_fenced_through_again() -> None:
 
 
 def test_who_has_read_further_takes_a_shorter_log_for_that_of_a_deposed_leader() -> None:
-    """It took it for a topic that was made anew, and went back to an older word."""
+    """It took the topic for a recreated one, and went back to an older record."""
     client = CutOff()
     client.commit(1)
     cluster = cluster_of(client)
     cluster.perform(Fence())
     cluster.perform(ReadControl())
     client.commit(2)
-    cluster.brokers.forget_leaders([WHERE])
+    cluster.brokers.forget_leaders([PARTITION_0])
     began = client.clock()
     with pytest.raises(KafkaTimeout, match="live leader of commits-0"):
         cluster.perform(ReadControl())
     assert client.clock() > began
     cluster.perform(Fence())
-    assert cluster.perform(ReadControl()) == Found(word(2))
+    assert cluster.perform(ReadControl()) == Found(control_record(2))
 
 
 def test_a_log_that_is_shorter_than_before_is_looked_at_again() -> None:
@@ -130,7 +130,7 @@ def test_a_log_that_is_shorter_than_before_is_looked_at_again() -> None:
     client.commit(1)
     cluster = cluster_of(client)
     cluster.perform(Fence())
-    assert cluster.perform(ReadControl()) == Found(word(1))
+    assert cluster.perform(ReadControl()) == Found(control_record(1))
     log = client.logs[ELECTED]
     whole, log.end = log.end, 1
     pause = client.pause
@@ -140,19 +140,19 @@ def test_a_log_that_is_shorter_than_before_is_looked_at_again() -> None:
         log.end = whole
 
     client.pause = caught_up  # type: ignore[method-assign]
-    assert cluster.perform(ReadControl()) == Found(word(1))
+    assert cluster.perform(ReadControl()) == Found(control_record(1))
 
 
-def test_a_topic_that_was_made_anew_is_read_from_its_start_even_if_it_is_longer() -> None:
+def test_a_recreated_topic_is_read_from_its_start_even_if_it_is_longer() -> None:
     client = CutOff()
     cluster = cluster_of(client)
     cluster.perform(Fence())
-    assert cluster.perform(ReadControl()) == Found(word(0))
+    assert cluster.perform(ReadControl()) == Found(control_record(0))
     client.topic_id = b"second"
     log = client.logs[ELECTED]
     log.batches, log.end = [], 0
     for batch in (7, 6):
         client.commit(batch)
-    log.write(7, word(5, "others"))
+    log.write(7, control_record(5, "others"))
     cluster.perform(Fence())
-    assert cluster.perform(ReadControl()) == Found(word(6))
+    assert cluster.perform(ReadControl()) == Found(control_record(6))

@@ -1,4 +1,4 @@
-"""A transactional id that its coordinator has forgotten, since it was idle for too long, is told from one that was taken over."""
+"""A transactional id that its coordinator has forgotten, since it was idle for too long, differs from one that was taken over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def expire(broker: LocalBroker, transactional_id: str) -> None:
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["inline", "a transaction"])
-def test_a_sink_whose_id_has_expired_says_so_and_runs_again(world: World, large: bool) -> None:
+def test_a_sink_whose_id_has_expired_fails_with_that_and_runs_again(world: World, large: bool) -> None:
     row = world.fill(0, (0, "a")) if large else batch(*ZERO, "a")
     expire(world.broker, control_id(SINK))
     with pytest.raises(ExactlyOnceError, match="its transactional id has expired") as caught:
@@ -43,7 +43,7 @@ def test_a_sink_that_was_taken_after_it_had_expired_is_overtaken(world: World) -
     assert caught.value.kind == "FENCED"
 
 
-def test_a_producer_whose_id_has_expired_says_so(world: World) -> None:
+def test_a_producer_whose_id_has_expired_fails_with_that(world: World) -> None:
     producer = Producer({"bootstrap.servers": world.broker.bootstrap_servers, "transactional.id": "mine"})
     producer.init_transactions()
     producer.begin_transaction()
@@ -57,7 +57,7 @@ def test_a_producer_whose_id_has_expired_says_so(world: World) -> None:
 
 
 def test_options_say_their_greatest_value() -> None:
-    told = {name: doc for name, _, doc in option_rows()}
-    assert "At most 67108864." in told["exactlyOnceMaxInlineBytes"]
-    assert "At most 9" not in told["kafka.compression.gzip.level"], "its text says so"
-    assert "At most" not in told["txnVersion"]
+    reported = {name: doc for name, _, doc in option_rows()}
+    assert "At most 67108864." in reported["exactlyOnceMaxInlineBytes"]
+    assert "At most 9" not in reported["kafka.compression.gzip.level"], "its text says so"
+    assert "At most" not in reported["txnVersion"]

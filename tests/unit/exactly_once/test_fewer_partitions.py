@@ -65,9 +65,9 @@ def test_a_transaction_that_a_dead_driver_has_left_is_aborted(world: World) -> N
     assert world.rows() == ["b"]
 
 
-def test_rows_that_were_decided_are_told_to_be_gone(world: World) -> None:
+def test_missing_rows_of_a_decided_write_are_reported(world: World) -> None:
     left = world.fill(0, (1, "b"))
-    world.die_behind_the_commit_point(0, left)
+    world.die_after_the_commit_point(0, left)
     driver.close_all()
     make_smaller(world)
     with pytest.raises(ExactlyOnceError) as caught:
@@ -79,14 +79,14 @@ def test_rows_that_were_decided_are_told_to_be_gone(world: World) -> None:
     assert world.rows() == ["c"]
 
 
-def test_only_a_topic_that_exists_says_that_rows_are_gone(world: World) -> None:
+def test_only_a_topic_that_exists_shows_that_rows_are_gone(world: World) -> None:
     """Of a topic that is deleted nothing is known, as before."""
     deadline = world.tasks.client.deadline()
-    for partitions, fate in ((1, TransactionOutcome.MIXED), (0, TransactionOutcome.UNKNOWN)):
+    for partitions, outcome in ((1, TransactionOutcome.MIXED), (0, TransactionOutcome.UNKNOWN)):
         make_smaller(world, partitions)
         span = TransactionSpan(1, *ONE, 0, 0)
         world.tasks.brokers.forget_leaders([ONE])
-        assert log_outcome.outcomes_by_span(world.tasks.brokers, [span], deadline) == {span: fate}
+        assert log_outcome.outcomes_by_span(world.tasks.brokers, [span], deadline) == {span: outcome}
 
 
 def test_a_partition_without_a_leader_is_waited_for_as_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,16 +108,16 @@ def test_a_partition_without_a_leader_is_waited_for_as_before(world: World, monk
     assert asked.leaderless([ONE], asked.client.clock() + 3) == [ONE]
 
 
-def test_a_broker_that_is_behind_is_not_believed_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answers know one partition less, as behind CreatePartitions."""
+def test_a_lagging_broker_does_not_decide_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first answers know one partition less, as after CreatePartitions."""
     asked = world.tasks.brokers
     metadata, answers = asked.client.metadata, iter(range(3))
 
-    def behind(*given: object, **more: object) -> object:
+    def lagging(*given: object, **more: object) -> object:
         answer = metadata(*given, **more)  # type: ignore[arg-type]
         if next(answers, None) is None:
             return answer
         return answer._replace(topics=tuple(topic._replace(partitions=topic.partitions[:1]) for topic in answer.topics))
 
-    monkeypatch.setattr(asked.client, "metadata", behind)
+    monkeypatch.setattr(asked.client, "metadata", lagging)
     assert set(asked.leaders([ONE], asked.client.clock() + 10)) == {ONE}

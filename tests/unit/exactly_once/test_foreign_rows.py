@@ -48,11 +48,11 @@ def test_no_commit_takes_rows_for_a_control_topic(world: World, large: bool, top
     if topic == "the default":
         world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
         world.handle = driver.begin(world.sink)
-    told = world.tasks.fill(0, world.handle.style, {CONTROL: ["x"]}) if large else batch(*CONTROL, "x")
+    reported = world.tasks.fill(0, world.handle.style, {CONTROL: ["x"]}) if large else batch(*CONTROL, "x")
     with pytest.raises(ExactlyOnceError, match=r"is for control records.*Nothing is committed"):
-        world.commit(0, batch(*ZERO, "a"), told)
+        world.commit(0, batch(*ZERO, "a"), reported)
     if large:
-        driver.abort(world.sink, [prepared(world.handle, 0, told)], 0)  # type: ignore[arg-type]
+        driver.abort(world.sink, [prepared(world.handle, 0, reported)], 0)  # type: ignore[arg-type]
     assert world.rows() == []
     assert "x" not in committed(world.broker, CONTROL[0])
 
@@ -74,7 +74,7 @@ def test_a_forged_record_is_not_believed(
     assert world.rows() == ["1", "2", "a"]
 
 
-def test_a_forged_record_that_stays_open_holds_nobody_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_record_that_stays_open_blocks_no_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.commit(0, batch(*ZERO, "a"))
     write_rows(world, monkeypatch, record_json.encode(FORGED), commit=False)
     world.run_again(1, batch(*ZERO, "b"))
@@ -85,7 +85,7 @@ def test_a_forged_record_that_stays_open_holds_nobody_up(world: World, monkeypat
 def test_a_sink_whose_own_record_is_not_there_is_not_begun_by_anybody_s_rows(
     world: World, monkeypatch: pytest.MonkeyPatch, value: bytes
 ) -> None:
-    """Compaction keeps the newest row of a key, whoever wrote it."""
+    """Compaction keeps the newest row of a key, of any producer."""
     write_rows(world, monkeypatch, [(SINK.encode(), value)])
     with pytest.raises(ExactlyOnceError, match=r"was written by another producer than the sink's|is no control record"):
         driver.begin(world.sink)
@@ -105,14 +105,14 @@ def test_records_of_earlier_versions_are_believed_until_there_is_one_of_this(
     assert world.rows() == ["a", "b", "c"]
 
 
-def test_a_record_says_who_writes_it(world: World) -> None:
+def test_a_record_names_its_writer(world: World) -> None:
     world.commit(0, batch(*ZERO, "a"))
     head = json.loads(committed(world.broker, CONTROL[0])[-1])
     assert head["version"] == 3
     assert head["writer"] == list(world.handle.fencing)
 
 
-def test_a_producer_refuses_rows_that_name_a_control_topic_and_tells_which(world: World) -> None:
+def test_a_producer_refuses_rows_that_name_a_control_topic_and_names_them(world: World) -> None:
     world.broker.create_topic("else")
     with Producer({"bootstrap.servers": world.broker.bootstrap_servers}) as producer:
         rows = pa.record_batch({"value": [b"a", b"b"], "topic": ["else", CONTROL[0]]})

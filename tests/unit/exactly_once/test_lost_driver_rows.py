@@ -1,6 +1,6 @@
 """Rows that were left to the driver, whose transaction has lost its marker: in their partition, in the control topic, or in both.
 
-All transactions of the control id have the same producer, so only their epochs tell one from the next.
+All transactions of the control id have the same producer, so only their epochs distinguish them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def state_of(world: World, transactional_id: str) -> str:
 
 
 @pytest.mark.parametrize("lost", [(ZERO,), (ZERO, CONTROL)], ids=["rows", "rows and record"])
-def test_rows_of_a_driver_that_died_are_not_those_of_the_last_word(
+def test_inline_rows_of_a_dead_driver_are_not_those_of_the_last_record(
     world: World, lost: tuple[TopicPartition, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The last batch has rows in the same partition. A repair took the dead ones for its own, and they were seen twice."""
@@ -59,7 +59,7 @@ def test_an_earlier_commit_in_a_partition_does_not_say_that_a_decision_was_made(
 
 
 def test_one_partition_that_shows_the_abort_is_enough(world: World) -> None:
-    """The rows never came to the other one, which knows nothing. Nobody could mend that."""
+    """The rows never came to the other one, which knows nothing. That could not be repaired."""
     world.die_before_the_commit(0, batch(*ZERO, "c"), batch(*ONE, "d"), without=ONE)
     world.lose(control_id(SINK), CONTROL)
     world.lose(control_id(SINK), ONE)
@@ -69,10 +69,10 @@ def test_one_partition_that_shows_the_abort_is_enough(world: World) -> None:
     assert world.rows() == ["c", "d"]
 
 
-def test_rows_of_a_dead_driver_that_no_word_names_hold_readers_and_the_next_write_says_so(
+def test_inline_rows_of_a_dead_driver_without_a_record_are_reported_by_the_next_write(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A task writes behind them, and its rows would be seen by nobody."""
+    """A task writes after them, and its rows would be invisible."""
     world.commit(0, batch(*ONE, "a"))
     world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ZERO, "b"))
@@ -117,7 +117,7 @@ def test_people_may_mend_what_timed_out_before_the_next_driver_comes(
     assert world.rows() == ["a", "b", "c"]
 
 
-def test_a_marker_behind_a_strangers_open_transaction_is_found(world: World) -> None:
+def test_a_marker_after_a_foreign_open_transaction_is_found(world: World) -> None:
     """Readers stand before it, and do not see the rows yet. They are committed all the same."""
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
     held = stranger.fill(0, world.handle.style, {ZERO: ["stranger"]})
@@ -139,7 +139,7 @@ def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(
     task = world.fill(1, (1, "a"))
     world.lose(control_id(SINK), ZERO)
     if who == "the next driver":
-        world.die_behind_the_commit_point(0, task, batch(*ZERO, "b"))
+        world.die_after_the_commit_point(0, task, batch(*ZERO, "b"))
     with pytest.raises(ExactlyOnceError, match="rows-0 lost the markers"):
         driver.begin(world.sink) if who == "the next driver" else world.commit(0, task, batch(*ZERO, "b"))
     world.lossy.clear()
@@ -148,13 +148,13 @@ def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(
     assert world.rows() == ["a", "b"]
 
 
-@pytest.mark.parametrize("word", ["--accept-row-count-mismatch", "--accept-partial"])
-def test_the_word_of_a_person_that_loses_its_marker_holds(
-    world: World, capsys: pytest.CaptureFixture[str], word: str
+@pytest.mark.parametrize("flag", ["--accept-row-count-mismatch", "--accept-partial"])
+def test_a_record_of_txn_resolve_that_loses_its_marker_is_valid(
+    world: World, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
     first, second = world.fill(0, (0, "a")), world.fill(1, (1, "b"))
-    world.die_behind_the_commit_point(0, first, second)
-    if word == "--accept-partial":
+    world.die_after_the_commit_point(0, first, second)
+    if flag == "--accept-partial":
         world.take_over(first)
         with pytest.raises(ExactlyOnceError, match="the other rows are visible"):
             driver.begin(world.sink)
@@ -162,14 +162,14 @@ def test_the_word_of_a_person_that_loses_its_marker_holds(
         driver.begin(world.sink)
     world.lose(control_id(SINK), CONTROL)
     capsys.readouterr()
-    assert world.txn("resolve", SINK, word, "--yes") == 1
+    assert world.txn("resolve", SINK, flag, "--yes") == 1
     assert "__pyproducer_commits-0 lost the markers" in capsys.readouterr().err
     world.lossy.clear()
     world.mend()
     world.handle = driver.begin(world.sink)
     assert world.handle.last is not None
     assert world.handle.last.last_done == 0
-    assert world.rows() == (["b"] if word == "--accept-partial" else ["a", "b"])
+    assert world.rows() == (["b"] if flag == "--accept-partial" else ["a", "b"])
 
 
 def test_a_stranger_in_the_control_topic_changes_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +187,7 @@ def test_a_stranger_in_the_control_topic_changes_nothing(world: World, capsys: p
 def test_a_person_who_forgets_the_control_topic_aborts_nothing(
     world: World, capsys: pytest.CaptureFixture[str], has_moved: bool
 ) -> None:
-    """No word there names the rows, and the coordinator has forgotten that they were committed. They were aborted, and lost."""
+    """No record there names the rows, and the coordinator has forgotten that they were committed. They were aborted, and lost."""
     if has_moved:
         world.commit(0, batch(*ONE, "z"))
     driver.begin(world.sink._replace(name="else"))  # it has the default topic
@@ -201,16 +201,16 @@ def test_a_person_who_forgets_the_control_topic_aborts_nothing(
     world.begin_in_vain()
     capsys.readouterr()
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 1
-    told = capsys.readouterr()
-    assert "whose outcome is unknown" in told.out
-    assert "is that its control topic?" in told.err
+    reported = capsys.readouterr()
+    assert "whose outcome is unknown" in reported.out
+    assert "is that its control topic?" in reported.err
     assert world.txn("repair", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
     world.run_again(1, batch(*ZERO, "a"))
     assert world.rows() == ["a", "z"][: 1 + has_moved]
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["a new topic", "a topic that was made anew"])
-def test_a_partition_to_which_nobody_has_written_shows_that_nothing_is_visible(world: World, is_new: bool) -> None:
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new topic", "a recreated topic"])
+def test_an_empty_partition_shows_that_nothing_is_visible(world: World, is_new: bool) -> None:
     if not is_new:
         world.commit(0, batch(*ZERO, "z"))
         world.handle = driver.begin(world.sink)
@@ -219,14 +219,14 @@ def test_a_partition_to_which_nobody_has_written_shows_that_nothing_is_visible(w
     world.lose(control_id(SINK), ZERO)
     world.begin_in_vain()
     if not is_new:
-        world.make_topic_anew()
+        world.recreate_topic()
     world.mend()
     world.run_again(1, batch(*ZERO, "a"))
     assert world.rows() == ["a"]
 
 
 @pytest.mark.parametrize("choice", ["committed", "aborted"])
-def test_a_person_says_what_to_take_it_for_where_nobody_knows(
+def test_repair_assumes_an_outcome_if_it_is_unknown(
     world: World, capsys: pytest.CaptureFixture[str], choice: str
 ) -> None:
     """The rows never came to a partition that has others, and does not know the sink's producer."""

@@ -1,6 +1,6 @@
 """Transactions that have lost their marker in a partition, and what a commit and people make of it, on the embedded broker (R8).
 
-The next task of a worker's slot has the same id and producer. What becomes of its transaction says nothing of the one before.
+The next task of a worker's slot has the same id and producer. The outcome of its transaction says nothing about the previous one.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def test_a_batch_that_is_done_names_no_partitions_so_people_name_its_topic(
     assert world.txn("repair", SINK, "--yes") == 0
     assert "in the partitions of its last batch; --topic looks at others" in capsys.readouterr().out
     assert world.txn("describe", SINK, "--topic", "rows") == 0
-    told = capsys.readouterr().out
-    assert "readers of rows-0 are blocked at offset 1; the log ends at 3" in told
-    assert f"next: stop the query, then: pyproducer txn repair {SINK} --topic rows" in told
+    reported = capsys.readouterr().out
+    assert "readers of rows-0 are blocked at offset 1; the log ends at 3" in reported
+    assert f"next: stop the query, then: pyproducer txn repair {SINK} --topic rows" in reported
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 0
     capsys.readouterr()
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 0
@@ -75,7 +75,7 @@ def test_a_batch_that_is_done_names_no_partitions_so_people_name_its_topic(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", ["nothing", "rows that are left to the driver", "a stranger who has taken its id"])
-def test_what_a_decision_names_that_has_lost_its_own_end_is_not_abandoned(world: World, more: str) -> None:
+def test_transactions_of_a_record_that_lost_its_own_marker_do_not_count_as_dead_tasks(world: World, more: str) -> None:
     """The task's transaction was committed, as decided, and is open in one partition; its coordinator says that it is over."""
     task = world.fill(0, (0, "a"), (1, "b"))
     world.lose(task)
@@ -107,9 +107,9 @@ def test_another_control_topic_does_not_name_what_was_committed(
     world.commit_in_vain(task)
     world.fill(1, (1, "of a loser"))
     assert world.txn("repair", SINK, "--topic", "rows", "--control-topic", OTHER_TOPIC, "--yes") == 1
-    told = capsys.readouterr()
-    assert "whose outcome is unknown" in told.out
-    assert f"no record in {OTHER_TOPIC} names them (is that its control topic?)" in told.err
+    reported = capsys.readouterr()
+    assert "whose outcome is unknown" in reported.out
+    assert f"no record in {OTHER_TOPIC} names them (is that its control topic?)" in reported.err
     world.mend()
     assert world.rows() == ["a", "b"]
 
@@ -129,8 +129,8 @@ def test_a_decision_that_has_committed_a_task_is_not_dropped(world: World) -> No
     assert world.rows() == ["a"]
 
 
-def test_readers_of_a_mixed_write_may_stand_behind_its_tasks_rows(world: World) -> None:
-    """The rows that are left to the driver lie behind those of a task, and those of a dead one."""
+def test_readers_of_a_mixed_write_may_be_blocked_after_its_tasks_rows(world: World) -> None:
+    """The inline rows are after those of a task, and of a dead one."""
     task, dead = world.fill(1, (0, "a")), world.fill(0, (0, "dead"))
     world.lose(dead)
     end_tasks(world.tasks.brokers, [dead], commit=False, deadline=world.tasks.client.deadline())
@@ -140,11 +140,11 @@ def test_readers_of_a_mixed_write_may_stand_behind_its_tasks_rows(world: World) 
 
 
 def test_what_is_decided_is_carried_out_before_people_are_called(world: World) -> None:
-    """A dead task holds readers of a mixed write. Its driver dies behind the commit point; the named transaction may time out."""
+    """A dead task holds readers of a mixed write. Its driver dies after the commit point; the named transaction may time out."""
     world.abort_with_a_lost_marker("dead")
     task = world.fill(1, (0, "a"))
 
-    world.die_behind_the_commit_point(0, task, batch(*ZERO, "b"))
+    world.die_after_the_commit_point(0, task, batch(*ZERO, "b"))
     with suppress(ExactlyOnceError):
         driver.begin(world.sink)
     states = describe(world.tasks.brokers, [task.transactional_id], world.tasks.client.deadline())
@@ -156,7 +156,7 @@ def test_what_is_decided_is_carried_out_before_people_are_called(world: World) -
 
 
 def test_people_do_not_wait_for_each_transaction_of_a_batch(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Each was looked for with a patience of seconds, because of a dead task in another of its partitions."""
+    """Each was awaited for seconds, because of a dead task in another of its partitions."""
     dead = world.fill(0, (1, "b"))
     world.lose(dead, TopicPartition("rows", 1))
     world.handle = driver.begin(world.sink)
@@ -194,12 +194,12 @@ def write_as_a_stranger(world: World) -> None:
 
 
 @pytest.mark.parametrize("has_others", [False, True], ids=["empty", "with rows of a stranger"])
-def test_a_topic_that_was_made_anew_does_not_say_that_a_decision_was_made(world: World, has_others: bool) -> None:
+def test_a_recreated_topic_does_not_show_a_decision(world: World, has_others: bool) -> None:
     """Nothing was decided; and the batch was not run again."""
     world.die_before_the_commit(0, world.fill(0, (0, "a")))
     world.lose(control_id(SINK), CONTROL)
     world.begin_in_vain()
-    world.make_topic_anew()
+    world.recreate_topic()
     if has_others:
         write_as_a_stranger(world)
     world.mend()
@@ -208,21 +208,19 @@ def test_a_topic_that_was_made_anew_does_not_say_that_a_decision_was_made(world:
 
 
 @pytest.mark.parametrize("has_others", [False, True], ids=["empty", "with rows of a stranger"])
-def test_rows_that_a_topic_lost_behind_the_commit_point_are_told(world: World, has_others: bool) -> None:
+def test_rows_that_a_topic_lost_after_the_commit_point_are_reported(world: World, has_others: bool) -> None:
     """The coordinator commits, and writes its marker into the topic that has the name now."""
     task, other = world.fill(0, (0, "a")), world.fill(2, (1, "b"))
 
-    world.die_behind_the_commit_point(0, task, other)
-    world.make_topic_anew()
+    world.die_after_the_commit_point(0, task, other)
+    world.recreate_topic()
     if has_others:
         write_as_a_stranger(world)
     with pytest.raises(ExactlyOnceError, match="the other rows are visible"):
         driver.begin(world.sink)
 
 
-def test_rows_that_hang_are_found_although_no_word_was_ever_written(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hanging_rows_are_found_without_any_record(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """The first write of a sink dies, and there is no record yet."""
     dead = world.fill(0, (0, "a"))
     world.lose(dead)

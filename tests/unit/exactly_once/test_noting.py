@@ -25,7 +25,7 @@ SECOND_RUN = ForeachBatchOrigin("q1", "r2", 0)
 
 
 def goes_on(world: World) -> None:
-    """Behind a failed second run."""
+    """After a failed second run."""
     assert world.rows() == ["0.0", "0.1"]
     life(world, "r3", 0, 0, 1, 2)
     life(world, "r3", 1, 3)
@@ -34,13 +34,13 @@ def goes_on(world: World) -> None:
         life(world, "r3", 1, 3)
 
 
-@pytest.mark.parametrize("place", ["control.produced", "control.ended", "commit.noting"])
-def test_a_driver_that_is_killed_in_its_note(world: World, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("position", ["control.produced", "control.ended", "commit.noting"])
+def test_a_driver_that_is_killed_in_its_note(world: World, position: str, monkeypatch: pytest.MonkeyPatch) -> None:
     life(world, "r1", 0, 0, 1)
     life(world, "r2", 0, 0)
 
     def dies(name: str) -> None:
-        if name == place:
+        if name == position:
             raise Died
 
     with monkeypatch.context() as patch:

@@ -24,7 +24,7 @@ from spark_producer.exactly_once.protocol.commands import (
 )
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_OFFSETS, LIST_TRANSACTIONS, messages
 from tests.unit.exactly_once.script import ONE
-from tests.unit.exactly_once.scripted_brokers import LOST, PATIENCE, ScriptedClient
+from tests.unit.exactly_once.scripted_brokers import LOST, TIMEOUT_S, ScriptedClient
 from tests.unit.exactly_once.test_performers import CONTROL, described
 
 
@@ -36,9 +36,9 @@ class DeafCluster:
     def __init__(self) -> None:
         self.seconds: list[float | None] = []
 
-    def perform(self, ask: Command, seconds: float | None = None) -> Result:
+    def perform(self, command: Command, seconds: float | None = None) -> Result:
         self.seconds.append(seconds)
-        raise KafkaTimeout(f"no answer to {type(ask).__name__}")
+        raise KafkaTimeout(f"no answer to {type(command).__name__}")
 
 
 def test_a_committed_batch_does_not_fail_because_orphans_stay_open(caplog: pytest.LogCaptureFixture) -> None:
@@ -51,7 +51,7 @@ def test_a_committed_batch_does_not_fail_because_orphans_stay_open(caplog: pytes
         perform_commit(cluster, EndTasks((ONE,), commit=True))
 
 
-def test_a_commit_goes_on_if_nobody_tells_in_time_what_dead_tasks_have_left_open(
+def test_a_commit_continues_if_brokers_do_not_list_open_transactions_in_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = DeafCluster()
@@ -62,12 +62,12 @@ def test_a_commit_goes_on_if_nobody_tells_in_time_what_dead_tasks_have_left_open
     assert cluster.seconds == [LISTING_TIMEOUT_S]
 
 
-def test_a_limit_of_time_ends_an_ask_before_the_patience_of_the_client_does() -> None:
+def test_a_timeout_of_a_command_is_shorter_than_that_of_the_client() -> None:
     client = ScriptedClient()
     client.answers(LIST_TRANSACTIONS, LOST)
     with pytest.raises(KafkaTimeout, match="the list of open transactions"):
         CommandExecutor(cast("Any", client), "orders", "commits").perform(ListOpen(), LISTING_TIMEOUT_S)
-    assert client.clock() <= LISTING_TIMEOUT_S < PATIENCE
+    assert client.clock() <= LISTING_TIMEOUT_S < TIMEOUT_S
 
 
 class Growing(ScriptedClient):
@@ -87,17 +87,17 @@ class Growing(ScriptedClient):
 
     def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
         self.questions += 1
-        told = super().metadata(topics, deadline, node)
+        reported = super().metadata(topics, deadline, node)
         if not self.joined:
             del self.brokers[2]
-        return told._replace(brokers=told.brokers[: len(self.brokers)])
+        return reported._replace(brokers=reported.brokers[: len(self.brokers)])
 
     def listed(self) -> list[int | None]:
         """Who was asked what is open."""
         return [node for name, node, _ in self.sent if name == LIST_TRANSACTIONS.name]
 
 
-def test_a_begin_asks_those_of_whom_the_coordinator_has_just_told_and_a_commit_asks_anew_who_is_there() -> None:
+def test_a_begin_uses_the_brokers_that_the_coordinator_named_and_a_commit_requests_them_again() -> None:
     client = Growing()
     cluster = CommandExecutor(cast("Any", client), "orders", CONTROL[0])
     cluster.perform(Fence())

@@ -1,4 +1,4 @@
-"""Who is told to be overtaken: a vote with objections asks whether another writer holds the sink now."""
+"""When a failure is FENCED: a vote with objections asks whether another writer holds the sink now."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, Style.EXPLICIT, (Span("ro
 
 @pytest.mark.parametrize("state", ["Ongoing", "CompleteAbort"])
 @pytest.mark.parametrize("held", [OURS, OURS._replace(epoch=OURS.epoch + 1), ProducerIdAndEpoch(99, 0)])
-def test_an_objection_is_told_to_be_the_deed_of_who_has_taken_the_sink(state: str, held: ProducerIdAndEpoch) -> None:
-    """Only if there is an objection: else nobody is asked."""
+def test_an_objection_names_the_driver_that_has_taken_over_as_its_cause(state: str, held: ProducerIdAndEpoch) -> None:
+    """Only after an objection: otherwise no request is sent."""
     client = ScriptedClient()
     client.leaders = {("rows", 0): 2}
     asked: list[str] = []

@@ -38,7 +38,7 @@ from spark_producer.protocol import (
 )
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.small_batch import encode_few
-from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, PATIENCE, ScriptedClient, brokers_of
+from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, TIMEOUT_S, ScriptedClient, brokers_of
 
 ROWS = TopicPartition("rows", 0)
 CONTROL = TopicPartition("commits", 0)
@@ -148,11 +148,11 @@ def added(**codes: int) -> messages.AddPartitionsToTxnResponse:
     return messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
-def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, told: bool = False, **more: int) -> Any:
-    """Leaders say that the transaction is open as the log has it, unless something else is told."""
+def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, reported: bool = False, **more: int) -> Any:
+    """Leaders say that the transaction is open as the log has it, unless a script says otherwise."""
     client.scripts.setdefault(ADD_PARTITIONS_TO_TXN.name, lambda _: added(rows=0, commits=0))
     log = client.scripts.get(PRODUCE.name)
-    if isinstance(log, Log) and not told:
+    if isinstance(log, Log) and not reported:
         before = len(client.bodies(END_TXN))
 
         def producers(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
@@ -161,8 +161,8 @@ def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, told: bool =
             return answer
 
         client.scripts[DESCRIBE_PRODUCERS.name] = producers
-    ask = WriteControl(OURS, RECORD._replace(inline=(ROWS,)), inline=True)
-    written = ControlWrite(brokers_of(client), CONTROL[0], style, ask, client.deadline())
+    command = WriteControl(OURS, RECORD._replace(inline=(ROWS,)), inline=True)
+    written = ControlWrite(brokers_of(client), CONTROL[0], style, command, client.deadline())
     return written.run({ROWS: batches(ROWS, 1)}, 4096)
 
 
@@ -232,7 +232,7 @@ def test_the_fence_is_asked_for_again_and_an_unfinished_transaction_is_named(cli
         fencing.fence(brokers_of(client), CONTROL[0], client.deadline())
 
 
-def test_the_holder_is_told_once_nothing_is_being_ended(client: ScriptedClient) -> None:
+def test_the_holder_is_returned_once_no_transaction_is_being_completed(client: ScriptedClient) -> None:
     states = iter(["PrepareCommit", "PrepareAbort", "CompleteAbort"])
     client.scripts[DESCRIBE_TRANSACTIONS.name] = lambda body: described(next(states), producer_id=4, producer_epoch=2)(
         body
@@ -261,7 +261,7 @@ def test_the_commit_point_is_never_sent_again_if_no_answer_came(client: Scripted
 
 
 @pytest.mark.parametrize("later", [Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR, Code.CONCURRENT_TRANSACTIONS])
-def test_a_newer_holder_after_a_commit_that_was_put_off_says_nothing_of_it(client: ScriptedClient, later: Code) -> None:
+def test_a_newer_holder_after_a_postponed_commit_proves_nothing(client: ScriptedClient, later: Code) -> None:
     """The coordinator may have had it in its log when it said so."""
     client.scripts[PRODUCE.name] = Log()
     client.answers(END_TXN, ended(later), ended(Code.PRODUCER_FENCED))
@@ -279,7 +279,7 @@ def test_an_older_transaction_before_ours_aborts_it(client: ScriptedClient) -> N
     client.scripts[PRODUCE.name] = Log()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 99, CONTROL: 102})
     client.answers(END_TXN, ended())
-    assert write(client, told=True) == OlderTransactionHangs((ROWS,))
+    assert write(client, reported=True) == OlderTransactionHangs((ROWS,))
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
 
 
@@ -287,11 +287,11 @@ def test_an_older_transaction_before_ours_aborts_it(client: ScriptedClient) -> N
     "starts", [{}, {ROWS: 100}, {CONTROL: 102}, {ROWS: 103, CONTROL: 102}, {ROWS: 100, CONTROL: 0x7FFF}]
 )
 def test_a_write_whose_rows_are_gone_is_aborted(client: ScriptedClient, starts: dict[TopicPartition, int]) -> None:
-    """A topic was deleted and made anew, or a leader came back without its data: the commit would find nothing there."""
+    """A topic was deleted and created again, or a leader came back without its data: the commit would find nothing there."""
     client.scripts[PRODUCE.name] = Log()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing(starts)
     client.answers(END_TXN, ended())
-    answer = write(client, told=True)
+    answer = write(client, reported=True)
     assert isinstance(answer, Indeterminate)
     assert "acknowledged rows are no longer in" in answer.reason
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
@@ -314,12 +314,12 @@ def test_a_topic_that_the_coordinator_does_not_know_yet_is_added_in_a_while(clie
     assert len(client.bodies(ADD_PARTITIONS_TO_TXN)) == 3
 
 
-def test_a_topic_that_stays_unknown_or_is_forbidden_is_told(client: ScriptedClient) -> None:
+def test_a_topic_that_stays_unknown_or_is_forbidden_is_an_error(client: ScriptedClient) -> None:
     client.answers(END_TXN, ended())
     client.answers(ADD_PARTITIONS_TO_TXN, added(rows=Code.UNKNOWN_TOPIC_OR_PARTITION, commits=0))
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         write(client)
-    assert 0 < client.clock() < PATIENCE, "as long as a leader is looked for, and no longer"
+    assert 0 < client.clock() < TIMEOUT_S, "as long as a leader is looked for, and no longer"
     client.sent.clear()
     forbidden = added(rows=Code.UNKNOWN_TOPIC_OR_PARTITION, commits=Code.TOPIC_AUTHORIZATION_FAILED)
     client.answers(ADD_PARTITIONS_TO_TXN, forbidden)
@@ -337,7 +337,7 @@ def test_rows_that_are_refused_for_good_abort_the_transaction(client: ScriptedCl
 
 
 def moved_away(client: ScriptedClient) -> messages.EndTxnResponse:
-    """The coordinator has moved when the transaction is to be ended, and who has it now is not told."""
+    """The coordinator has moved when the transaction is to be ended, and its new coordinator is unknown."""
     row = messages.FoundCoordinator("pyproducer.orders.ctl", 1, error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
     client.answers(FIND_COORDINATOR, messages.FindCoordinatorResponse(coordinators=(row,)))
     return ended(Code.NOT_COORDINATOR)
@@ -354,7 +354,7 @@ def test_an_abort_that_fails_does_not_hide_that_an_older_transaction_hangs(clien
     client.scripts[PRODUCE.name] = Log()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 99, CONTROL: 102})
     client.scripts[END_TXN.name] = lambda _: moved_away(client)
-    assert write(client, told=True) == OlderTransactionHangs((ROWS,))
+    assert write(client, reported=True) == OlderTransactionHangs((ROWS,))
 
 
 @pytest.mark.parametrize("error", [ValueError("a defect"), KeyboardInterrupt()])
@@ -370,7 +370,7 @@ def test_whatever_stops_a_write_before_its_end_aborts_it(client: ScriptedClient,
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "reported"),
     [
         ({"error_code": Code.TRANSACTIONAL_ID_NOT_FOUND}, "does not know it"),
         ({"producer_epoch": 2}, "timed out, or another producer"),
@@ -382,8 +382,8 @@ def test_whatever_stops_a_write_before_its_end_aborts_it(client: ScriptedClient,
         ({"transaction_start_time_ms": NOW_MS + 5_000}, ""),
     ],
 )
-def test_the_vote_says_which_transaction_is_unfit_and_why(
-    client: ScriptedClient, row: dict[str, Any], told: str
+def test_the_vote_names_the_transaction_and_the_reason(
+    client: ScriptedClient, row: dict[str, Any], reported: str
 ) -> None:
     fit = {
         "state": "Ongoing",
@@ -395,8 +395,8 @@ def test_the_vote_says_which_transaction_is_unfit_and_why(
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(**{**fit, **row})
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=TASK.producer_id)
     objections = precommit_check.objections(brokers_of(client), [TASK], client.deadline())
-    assert len(objections) == (1 if told else 0)
-    assert told in "".join(objections)
+    assert len(objections) == (1 if reported else 0)
+    assert reported in "".join(objections)
 
 
 def fit(
@@ -411,7 +411,7 @@ def fit(
 
 
 @pytest.mark.parametrize(
-    ("start", "told"),
+    ("start", "reported"),
     [
         (5, ""),
         (4, "hangs in rows-0"),
@@ -421,11 +421,11 @@ def fit(
     ],
 )
 def test_the_vote_looks_whether_the_transaction_is_open_from_its_first_row_on(
-    client: ScriptedClient, start: int, told: str
+    client: ScriptedClient, start: int, reported: str
 ) -> None:
     objections = fit(client, {ROWS: start})
-    assert len(objections) == (1 if told else 0)
-    assert told in "".join(objections)
+    assert len(objections) == (1 if reported else 0)
+    assert reported in "".join(objections)
 
 
 def test_the_vote_objects_if_leaders_do_not_know_the_producer(client: ScriptedClient) -> None:
@@ -452,8 +452,8 @@ def test_rows_that_one_leader_does_not_know_are_looked_for_at_the_next(client: S
     assert len(client.bodies(DESCRIBE_PRODUCERS)) == 2
 
 
-@pytest.mark.parametrize(("stable", "told"), [(5, ""), (6, "are no longer in rows-0")])
-def test_without_the_right_to_read_the_last_stable_offset_tells(client: ScriptedClient, stable: int, told: str) -> None:
+@pytest.mark.parametrize(("stable", "reported"), [(5, ""), (6, "are no longer in rows-0")])
+def test_without_read_the_last_stable_offset_decides(client: ScriptedClient, stable: int, reported: str) -> None:
     def no_right(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
         row = messages.DescribeProducersPartition(0, Code.TOPIC_AUTHORIZATION_FAILED)
         return messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult("rows", (row,)),))
@@ -466,16 +466,16 @@ def test_without_the_right_to_read_the_last_stable_offset_tells(client: Scripted
         LIST_OFFSETS, messages.ListOffsetsResponse(0, (messages.ListOffsetsTopicResponse("rows", (answer,)),))
     )
     objections = precommit_check.objections(brokers_of(client), [TASK], client.deadline())
-    assert len(objections) == (1 if told else 0)
-    assert told in "".join(objections)
+    assert len(objections) == (1 if reported else 0)
+    assert reported in "".join(objections)
 
 
 @pytest.mark.parametrize("age_ms", [-300_000, 0, 300_000])
 @pytest.mark.parametrize("late", [True, False])
-def test_the_time_that_is_left_is_told_by_the_clock_of_the_coordinator(
+def test_the_time_that_is_left_is_by_the_clock_of_the_coordinator(
     client: ScriptedClient, age_ms: int, late: bool
 ) -> None:
-    """By a driver's clock that is minutes behind every transaction is young, and by one that is ahead all are too old."""
+    """By a driver's clock that is minutes late every transaction is young, and by one that is ahead all are too old."""
     row = {"producer_id": 8, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS - age_ms, **row)
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=8)

@@ -56,7 +56,7 @@ from tests.unit.exactly_once.script import SINK, TOKEN, handle, inline, prepared
 
 TASKS = [task(number) for number in range(3)]
 LAST = record(Status.DONE, 4, "old")
-WHERE = ((TopicPartition("commits", 0),), (TopicPartition("t", 1), TopicPartition("t", 2)))
+PARTITION_0 = ((TopicPartition("commits", 0),), (TopicPartition("t", 1), TopicPartition("t", 2)))
 FENCINGS = [ProducerIdAndEpoch(7, epoch) for epoch in (1, 2, 3)]
 SOME = [TASKS[:1], TASKS[1:3], TASKS]
 RECORDS = [
@@ -66,7 +66,7 @@ RECORDS = [
     )
 ]
 RESULTS: tuple[Ended | EndRefused, ...] = (Ended(), EndRefused(90))
-MAX_ASKS = 8 * (MAX_TRIES + 1)
+MAX_COMMANDS = 8 * (MAX_TRIES + 1)
 """BEGIN takes eight asks at most, and starts over a few times."""
 
 
@@ -78,44 +78,46 @@ def answers(command: Command) -> list[Result]:
         case DescribeControlId():
             return [ControlIdHolder(None), *map(ControlIdHolder, FENCINGS)]
         case ReadControl():
-            return [Found(None), *map(Found, RECORDS), Missing("commits"), *map(MarkersLost, WHERE)]
+            return [Found(None), *map(Found, RECORDS), Missing("commits"), *map(MarkersLost, PARTITION_0)]
         case ListOpen(excluding):
             return [Opened(()), *(Opened(tuple(some)) for some in SOME if not set(excluding) & set(some))]
         case WriteControl():
             refusals: list[Result] = [FencedOff(), FencedOff(expired=True), Indeterminate()]
             return [
                 *map(ControlWritten, FENCINGS),
-                *map(MarkersLost, WHERE),
+                *map(MarkersLost, PARTITION_0),
                 *refusals,
-                *map(OlderTransactionHangs, WHERE),
+                *map(OlderTransactionHangs, PARTITION_0),
             ]
         case Vote():
             return [Voted(), Voted(("too old",))]
         case EndTasks(transactions):
             return [TasksEnded(results) for results in product(RESULTS, repeat=len(transactions))]
         case ReadLogs(transactions):
-            return [LogOutcomes(fates, WHERE[1]) for fates in product(TransactionOutcome, repeat=len(transactions))]
+            return [
+                LogOutcomes(fates, PARTITION_0[1]) for fates in product(TransactionOutcome, repeat=len(transactions))
+            ]
 
 
-class Told(NamedTuple):
+class Reports(NamedTuple):
     """An ask and its answer."""
 
     command: Command
     answer: Result
 
 
-def play(start: Next, data: st.DataObject) -> tuple[list[Told], Outcome | None]:
+def play(start: Next, data: st.DataObject) -> tuple[list[Reports], Outcome | None]:
     """A whole way with random answers; without an outcome if it is too long."""
-    told: list[Told] = []
+    reported: list[Reports] = []
     now = start
     while not isinstance(now, Begun | WriteCommitted | AlreadyDone | WriteAborted | NothingToAbort | Failed):
-        if len(told) == MAX_ASKS:
-            return told, None
+        if len(reported) == MAX_COMMANDS:
+            return reported, None
         choices = answers(now.command)
         answer = choices[data.draw(st.integers(0, len(choices) - 1))]
-        told.append(Told(now.command, answer))
+        reported.append(Reports(now.command, answer))
         now = now.on_result(answer)
-    return told, now
+    return reported, now
 
 
 STARTS: dict[str, Callable[[], Next]] = {
@@ -131,31 +133,33 @@ few = settings(max_examples=150, deadline=None)
 @few
 @given(start=starts, data=st.data())
 def test_every_way_ends(start: str, data: st.DataObject) -> None:
-    told, outcome = play(STARTS[start](), data)
-    assert outcome is not None, told
+    reported, outcome = play(STARTS[start](), data)
+    assert outcome is not None, reported
 
 
 @few
 @given(start=starts, data=st.data())
 def test_after_an_unanswered_write_comes_a_fence_and_never_the_same_write(start: str, data: st.DataObject) -> None:
-    told, _ = play(STARTS[start](), data)
-    for one, following in pairwise(told):
+    reported, _ = play(STARTS[start](), data)
+    for one, following in pairwise(reported):
         if isinstance(one.answer, Indeterminate):
             assert following.command == Fence()
             assert isinstance(one.command, WriteControl)
-    for index, one in enumerate(told):
+    for index, one in enumerate(reported):
         if isinstance(one.command, WriteControl) and one.command.fencing != handle().fencing:
-            givers = [before.answer for before in told[:index] if isinstance(before.answer, Fenced | ControlWritten)]
-            assert givers, "an epoch that nobody gave"
+            givers = [
+                before.answer for before in reported[:index] if isinstance(before.answer, Fenced | ControlWritten)
+            ]
+            assert givers, "an unknown epoch"
             assert givers[-1].fencing == one.command.fencing, "not the newest epoch"
 
 
 @few
 @given(start=starts, data=st.data())
 def test_what_is_decided_is_never_aborted(start: str, data: st.DataObject) -> None:
-    told, _ = play(STARTS[start](), data)
+    reported, _ = play(STARTS[start](), data)
     decided: set[TaskTransaction] = set()
-    for command, answer in told:
+    for command, answer in reported:
         if isinstance(answer, Found):
             unfinished = answer.record is not None and answer.record.status in UNFINISHED
             decided = set(answer.record.transactions) if answer.record is not None and unfinished else set()
@@ -170,10 +174,10 @@ def test_what_is_decided_is_never_aborted(start: str, data: st.DataObject) -> No
 @few
 @given(data=st.data())
 def test_orphans_are_aborted_only_after_they_were_named_in_a_fenced_write(data: st.DataObject) -> None:
-    told, _ = play(STARTS["begin"](), data)
-    for index, (command, _) in enumerate(told):
+    reported, _ = play(STARTS["begin"](), data)
+    for index, (command, _) in enumerate(reported):
         if isinstance(command, EndTasks) and not command.commit:
-            before = told[index - 1]
+            before = reported[index - 1]
             assert isinstance(before.command, WriteControl)
             assert isinstance(before.answer, ControlWritten)
             assert before.command.record.status is Status.INTENT
@@ -183,10 +187,10 @@ def test_orphans_are_aborted_only_after_they_were_named_in_a_fenced_write(data: 
 @few
 @given(data=st.data())
 def test_begin_fences_and_reads_before_it_does_anything_else(data: st.DataObject) -> None:
-    told, outcome = play(STARTS["begin"](), data)
-    assert [one.command for one in told[:2]] == [Fence(), ReadControl()]
+    reported, outcome = play(STARTS["begin"](), data)
+    assert [one.command for one in reported[:2]] == [Fence(), ReadControl()]
     if isinstance(outcome, Begun):
-        givers = [one.answer for one in told if isinstance(one.answer, Fenced | ControlWritten)]
+        givers = [one.answer for one in reported if isinstance(one.answer, Fenced | ControlWritten)]
         assert givers[-1].fencing == outcome.fencing
 
 
@@ -195,31 +199,33 @@ def test_begin_fences_and_reads_before_it_does_anything_else(data: st.DataObject
 def test_committed_means_that_the_record_is_known_to_be_there_and_all_of_it_is_done(
     start: str, data: st.DataObject
 ) -> None:
-    told, outcome = play(STARTS[start](), data)
+    reported, outcome = play(STARTS[start](), data)
     if isinstance(outcome, WriteCommitted):
         done = [
-            one for one in told
+            one for one in reported
             if (isinstance(one.command, WriteControl) and one.command.record.status is Status.DONE
                 and isinstance(one.answer, ControlWritten))
             or (isinstance(one.answer, Found) and one.answer.record and one.answer.record.status is Status.DONE
                 and one.answer.record.token == TOKEN)
         ]  # fmt: skip
-        assert done, "committed, but nobody has seen it"
-        assert done[-1] in told[-2:]
-        assert done[-1] == told[-1] or told[-1].command == EndTasks(orphans_of(told), commit=False)
+        assert done, "committed, but invisible"
+        assert done[-1] in reported[-2:]
+        assert done[-1] == reported[-1] or reported[-1].command == EndTasks(orphans_of(reported), commit=False)
 
 
-def orphans_of(told: list[Told]) -> tuple[TaskTransaction, ...]:
+def orphans_of(reported: list[Reports]) -> tuple[TaskTransaction, ...]:
     """What was open before the commit point: it is asked for first."""
-    assert isinstance(told[0].answer, Opened)
-    return told[0].answer.transactions
+    assert isinstance(reported[0].answer, Opened)
+    return reported[0].answer.transactions
 
 
 @few
 @given(start=st.sampled_from(["commit", "commit inline"]), data=st.data())
 def test_a_commit_aborts_nothing_but_orphans_and_these_last_of_all(start: str, data: st.DataObject) -> None:
-    told, outcome = play(STARTS[start](), data)
-    aborted = [index for index, (command, _) in enumerate(told) if isinstance(command, EndTasks) and not command.commit]
-    assert aborted in ([], [len(told) - 1])
+    reported, outcome = play(STARTS[start](), data)
+    aborted = [
+        index for index, (command, _) in enumerate(reported) if isinstance(command, EndTasks) and not command.commit
+    ]
+    assert aborted in ([], [len(reported) - 1])
     if isinstance(outcome, WriteCommitted):
-        assert bool(aborted) == bool(orphans_of(told))
+        assert bool(aborted) == bool(orphans_of(reported))

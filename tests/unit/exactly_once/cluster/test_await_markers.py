@@ -14,7 +14,7 @@ from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
-from tests.unit.exactly_once.scripted_brokers import PATIENCE, ScriptedClient, brokers_of
+from tests.unit.exactly_once.scripted_brokers import TIMEOUT_S, ScriptedClient, brokers_of
 
 OURS = TransactionSpan(7, "rows", 0, 100, 109)
 COMPLETE, PREPARE = "CompleteCommit", "PrepareCommit"
@@ -86,8 +86,8 @@ def test_a_coordinator_that_is_known_to_be_done_is_not_asked() -> None:
 @pytest.mark.parametrize(
     ("state", "producer_id"), [("", 7), (PREPARE, 8), ("Ongoing", 7)], ids=["forgotten", "another producer", "newer"]
 )
-def test_nobody_waits_for_a_coordinator_that_has_gone_on(state: str, producer_id: int) -> None:
-    """Its next transaction may be open for minutes, behind our rows."""
+def test_no_wait_for_a_coordinator_that_has_a_newer_transaction(state: str, producer_id: int) -> None:
+    """Its next transaction may be open for minutes, after our rows."""
     cluster = Cluster(state, producer_id=producer_id, start=lambda _: 110)
     assert cluster.wait() == ()
     assert cluster.asked == ["coordinator", "leader"]
@@ -99,12 +99,12 @@ def test_what_may_be_the_next_transaction_of_the_producer_is_not_taken_for_a_los
 
 
 @pytest.mark.parametrize(
-    ("leader", "told"), [(1, "the markers of transactions in rows-0"), (-1, "a live leader of rows-0")]
+    ("leader", "reported"), [(1, "the markers of transactions in rows-0"), (-1, "a live leader of rows-0")]
 )
-def test_a_coordinator_that_is_never_done_is_told_with_what_it_has_to_tell(leader: int, told: str) -> None:
+def test_the_timeout_names_the_partitions_that_a_coordinator_waits_for(leader: int, reported: str) -> None:
     cluster = Cluster(PREPARE)
     cluster.client.leaders = {OURS.topic_partition: leader}
     began = cluster.client.clock()
-    with pytest.raises(KafkaTimeout, match=told):
+    with pytest.raises(KafkaTimeout, match=reported):
         cluster.wait()
-    assert cluster.client.clock() - began > PATIENCE / 2
+    assert cluster.client.clock() - began > TIMEOUT_S / 2

@@ -55,7 +55,7 @@ class Starting(ScriptedClient):
     def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
         live = min(self.most, 1 + int(self.clock()))
         self.brokers = dict.fromkeys(range(1, live + 1), ("host", 9092))
-        told = tuple(messages.MetadataResponseBroker(each, *address) for each, address in self.brokers.items())
+        reported = tuple(messages.MetadataResponseBroker(each, *address) for each, address in self.brokers.items())
         rows = []
         for topic in topics:
             replicas = (
@@ -63,7 +63,7 @@ class Starting(ScriptedClient):
             )
             partition = messages.MetadataResponsePartition(0, 0, 1, replica_nodes=tuple(range(1, replicas + 1)))
             rows.append(messages.MetadataResponseTopic(name=topic, partitions=(partition,) if replicas else ()))
-        return messages.MetadataResponse(brokers=told, topics=tuple(rows))
+        return messages.MetadataResponse(brokers=reported, topics=tuple(rows))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_it_is_not_made_if_brokers_are_missing() -> None:
 
 
 @pytest.mark.parametrize(("tasks", "asked"), [(5, 0), (300, 1)])
-def test_a_process_that_has_not_begun_asks_how_long_a_part_may_be(tasks: int, asked: int) -> None:
+def test_a_process_without_begin_requests_the_maximum_bytes_of_a_part(tasks: int, asked: int) -> None:
     """COMMIT is another process than BEGIN, and took the default; a topic with less refused the record."""
     client = Starting(1, 1)
     client.leaders[CONTROL] = 1

@@ -24,7 +24,7 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixt
 
 
 class Replicated(ScriptedClient):
-    """Brokers of which `live` answer; `topics` have so many replicas and so many that must be in sync."""
+    """Brokers of which `live` answer; `topics` have numbers of replicas and of minimum in-sync replicas."""
 
     def __init__(self, live: int, topics: Mapping[str, tuple[int, int]]) -> None:
         super().__init__()
@@ -33,13 +33,13 @@ class Replicated(ScriptedClient):
         self.scripts[DESCRIBE_CONFIGS.name] = self._configs
 
     def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
-        told = tuple(messages.MetadataResponseBroker(each, "host", 9092) for each in range(1, self.live + 1))
+        reported = tuple(messages.MetadataResponseBroker(each, "host", 9092) for each in range(1, self.live + 1))
         rows = []
         for topic in topics:
             nodes = tuple(range(1, self.topics.get(topic, (0, 0))[0] + 1))
             partition = messages.MetadataResponsePartition(0, 0, 1, replica_nodes=nodes)
             rows.append(messages.MetadataResponseTopic(name=topic, partitions=(partition,) if nodes else ()))
-        return messages.MetadataResponse(brokers=told, topics=tuple(rows))
+        return messages.MetadataResponse(brokers=reported, topics=tuple(rows))
 
     def _configs(self, body: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
         rows = []
@@ -50,7 +50,7 @@ class Replicated(ScriptedClient):
         return messages.DescribeConfigsResponse(0, tuple(rows))
 
 
-def told(caplog: pytest.LogCaptureFixture, client: ScriptedClient, *topics: str) -> list[tuple[str, str]]:
+def reported(caplog: pytest.LogCaptureFixture, client: ScriptedClient, *topics: str) -> list[tuple[str, str]]:
     """The levels and texts of what is said of the topics now."""
     caplog.clear()
     durability_warning.warn_once(brokers_of(client), topics)
@@ -59,38 +59,38 @@ def told(caplog: pytest.LogCaptureFixture, client: ScriptedClient, *topics: str)
 
 def test_one_warning_names_all_topics_that_one_broker_can_lose(caplog: pytest.LogCaptureFixture) -> None:
     client = Replicated(3, {"rows": (1, 1), "commits": (3, 2), "states": (3, 1), "pairs": (2, 2)})
-    [(level, text)] = told(caplog, client, "rows", "commits", "states", "pairs", "unseen")
+    [(level, text)] = reported(caplog, client, "rows", "commits", "states", "pairs", "unseen")
     assert level == "WARNING"
     assert "topic rows has one replica, topic states has min.insync.replicas=1. Use three replicas" in text
-    assert told(caplog, client, "rows", "states") == []
+    assert reported(caplog, client, "rows", "states") == []
     assert len(client.bodies(DESCRIBE_CONFIGS)) == 1
 
 
 def test_a_cluster_of_one_broker_is_no_reason_for_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    [(level, text)] = told(caplog, Replicated(1, {"rows": (1, 1), "commits": (1, 1)}), "rows", "commits")
+    [(level, text)] = reported(caplog, Replicated(1, {"rows": (1, 1), "commits": (1, 1)}), "rows", "commits")
     assert (level, "the cluster has one broker" in text) == ("INFO", True)
 
 
 def test_brokers_that_are_down_are_brokers_too(caplog: pytest.LogCaptureFixture) -> None:
-    [(level, _)] = told(caplog, Replicated(1, {"rows": (1, 1), "states": (3, 2)}), "rows", "states")
+    [(level, _)] = reported(caplog, Replicated(1, {"rows": (1, 1), "states": (3, 2)}), "rows", "states")
     assert level == "WARNING"
 
 
-def test_nothing_is_said_of_topics_that_are_kept_well_or_not_known(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_warning_about_topics_that_are_safe_or_unknown(caplog: pytest.LogCaptureFixture) -> None:
     client = Replicated(3, {"rows": (3, 2)})
-    assert told(caplog, client, "rows", "unseen") == []
+    assert reported(caplog, client, "rows", "unseen") == []
     client.answers(DESCRIBE_CONFIGS, LOST)
-    assert told(caplog, client, "another") == []
+    assert reported(caplog, client, "another") == []
 
 
 def test_a_commit_looks_only_at_topics_of_which_the_begin_did_not_know(
     embedded_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are two processes in Spark, so the second has not seen what the first has told."""
-    told: list[set[str]] = []
+    """They are two processes in Spark, so the second does not know what the first has logged."""
+    reported: list[set[str]] = []
 
     def note(_: object, topics: Collection[str]) -> None:
-        told.append(set(topics))
+        reported.append(set(topics))
 
     monkeypatch.setattr(durability_warning, "warn_once", note)
     other = f"{topic}-other"
@@ -100,4 +100,4 @@ def test_a_commit_looks_only_at_topics_of_which_the_begin_did_not_know(
     handle = driver.begin(sink)
     driver.commit(sink, [inline(handle, 0, batch(topic, 0, "a"), batch(other, 0, "b"))], 0)
     driver.close_all()
-    assert told == [{driver.CONTROL_TOPIC, COORDINATORS_TOPIC, topic}, {other}]
+    assert reported == [{driver.CONTROL_TOPIC, COORDINATORS_TOPIC, topic}, {other}]

@@ -37,7 +37,7 @@ LOADING = messages.ListTransactionsResponse(0, Code.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Cluster:
-    """Our transaction is closed in its partition. That of a dead task begins there at `start`, for so many looks of ours, and its
+    """Our transaction is closed in its partition. That of a dead task begins there at `start`, for a number of our reads, and its
     coordinator has its id in some state, with some epoch."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Cluster:
         return messages.ListTransactionsResponse(0, 0, (), (row,) if DEAD in body.producer_id_filters else ())
 
 
-def test_readers_who_wait_behind_an_aborted_task_have_not_seen_the_end_of_ours() -> None:
+def test_an_aborted_task_before_our_rows_counts_as_a_lost_marker() -> None:
     cluster = Cluster()
     began = cluster.client.clock()
     assert cluster.wait() == (ROWS,)
@@ -106,7 +106,7 @@ def test_readers_who_wait_behind_an_aborted_task_have_not_seen_the_end_of_ours()
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareAbort", "PrepareCommit", "PrepareEpochFence"])
-def test_a_task_that_is_alive_is_not_abandoned(state: str) -> None:
+def test_an_open_transaction_of_a_live_task_does_not_hang(state: str) -> None:
     cluster = Cluster(state)
     assert cluster.wait() == ()
     assert cluster.client.clock() < LOST_AFTER_S
@@ -127,13 +127,13 @@ def test_a_dead_driver_is_no_stranger() -> None:
     assert Cluster(name="pyproducer.orders.ctl").wait() == (ROWS,)
 
 
-def test_what_begins_behind_our_rows_does_not_hold_their_readers() -> None:
+def test_a_transaction_after_our_rows_does_not_block_their_readers() -> None:
     cluster = Cluster(start=110)
     assert cluster.wait() == ()
     assert cluster.client.bodies(LIST_TRANSACTIONS) == []
 
 
-def test_nobody_is_asked_for_ids_where_nothing_is_open() -> None:
+def test_no_request_for_ids_without_open_transactions() -> None:
     cluster = Cluster(start=-1)
     assert cluster.wait() == ()
     assert cluster.client.bodies(LIST_TRANSACTIONS) == []
@@ -213,14 +213,14 @@ def test_a_producer_of_ours_may_have_left_another_partition_open_before() -> Non
     assert await_markers(brokers_of(cluster.client), own, cluster.client.deadline()) == (ROWS,)
 
 
-def test_nobody_looks_for_dead_tasks_where_no_task_writes() -> None:
+def test_no_search_for_dead_tasks_where_no_task_writes() -> None:
     cluster = Cluster()
     deadline = cluster.client.deadline()
     assert await_markers(brokers_of(cluster.client), {"id": [OURS]}, deadline, without_tasks={ROWS}) == ()
     assert cluster.client.bodies(LIST_TRANSACTIONS) == []
 
 
-def test_where_producers_may_not_be_seen_nothing_is_told() -> None:
+def test_nothing_is_reported_without_the_right_to_see_producers() -> None:
     cluster = Cluster()
     assert find_hanging(brokers_of(cluster.client), {ROWS: None}, (), cluster.client.deadline()) == ()
     assert cluster.client.sent == []
@@ -237,7 +237,7 @@ def people_see(cluster: Cluster, inline: tuple[TopicPartition, ...], more: tuple
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "CompleteCommit", "Ongoing", "Empty"])
 @pytest.mark.parametrize(("inline", "more"), [((ROWS,), ()), ((), (ROWS,))], ids=["last batch", "another partition"])
-def test_people_are_told_of_it_and_may_abort_it(
+def test_describe_shows_it_and_repair_may_abort_it(
     state: str, inline: tuple[TopicPartition, ...], more: tuple[TopicPartition, ...]
 ) -> None:
     """What its coordinator says with a newer epoch is of the id's next transaction."""
@@ -255,7 +255,7 @@ def test_what_the_coordinator_has_committed_itself_is_no_dead_tasks(
     assert [each.commit for each in people_see(cluster, (ROWS,), ()).markers] == [commit]
 
 
-def test_people_are_not_told_that_all_is_well_while_a_coordinator_loads() -> None:
+def test_describe_fails_while_a_coordinator_loads() -> None:
     cluster = Cluster()
     cluster.client.answers(LIST_TRANSACTIONS, LOADING)
     with pytest.raises(KafkaTimeout, match="the list of open transactions"):

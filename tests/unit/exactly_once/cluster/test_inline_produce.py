@@ -13,7 +13,7 @@ from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.protocol.commands import FencedOff, Indeterminate
 from spark_producer.protocol import PRODUCE
-from tests.unit.exactly_once.scripted_brokers import LOST, PATIENCE, ScriptedClient, brokers_of
+from tests.unit.exactly_once.scripted_brokers import LOST, TIMEOUT_S, ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import OURS, ROWS, Log, batches
 
 
@@ -38,7 +38,7 @@ def test_batches_keep_their_order_and_sequences_when_the_leader_moves(client: Sc
 
 
 def test_what_is_too_large_for_a_topic_is_cut_with_all_batches_of_its_size(client: ScriptedClient) -> None:
-    """The second batch is refused, and the third flies behind it; both are sent in halves, under the sequences that they had."""
+    """The second batch is refused, and the third is in flight after it; both are sent in halves, with their sequences."""
     log = Log(0, Code.MESSAGE_TOO_LARGE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert produce(client, log, 3) is None
     assert log.refused == [("rows", 0, sequence) for sequence in (2, 4)]
@@ -69,16 +69,16 @@ def test_only_what_was_refused_makes_the_next_batches_wait(client: ScriptedClien
     assert client.clock() == began
     refused = Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 15)
     assert produce(client, refused, 2_000) is None
-    assert 0 < client.clock() - began < 0.1, "the pauses begin anew behind what was acknowledged"
+    assert 0 < client.clock() - began < 0.1, "the pauses begin again after an acknowledgement"
     assert [sequence for _, _, sequence in refused.taken] == [*range(0, 4_000, 2)]
 
 
-def test_batches_behind_one_that_is_refused_again_and_again_wait_for_it_until_the_deadline(
+def test_batches_after_a_refused_one_wait_for_it_until_the_deadline(
     client: ScriptedClient,
 ) -> None:
     began = client.clock()
     assert isinstance(produce(client, Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 10_000), 3), Indeterminate)
-    assert client.clock() - began > PATIENCE / 2
+    assert client.clock() - began > TIMEOUT_S / 2
 
 
 @pytest.mark.parametrize(

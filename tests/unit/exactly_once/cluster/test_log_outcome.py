@@ -32,11 +32,11 @@ from spark_producer.record.control import EndMarker, end_marker_batch
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 
 PRODUCER, MARKER = 7, 10
-STRETCH = TransactionSpan(PRODUCER, "orders", 0, 0, MARKER - 1)
+SPAN = TransactionSpan(PRODUCER, "orders", 0, 0, MARKER - 1)
 
 
 class Leader:
-    """Its high watermark is below the marker for so many answers, as long as the replicas have not fetched it."""
+    """Its high watermark is below the marker in a number of responses, as long as the replicas have not fetched it."""
 
     def __init__(self, late: int, *, commits: bool = True) -> None:
         self.late = late
@@ -68,19 +68,19 @@ class Leader:
 
 @pytest.mark.parametrize("late", [0, 1, 5])
 @pytest.mark.parametrize(
-    ("commits", "fate"), [(True, TransactionOutcome.COMMITTED), (False, TransactionOutcome.ABORTED)]
+    ("commits", "outcome"), [(True, TransactionOutcome.COMMITTED), (False, TransactionOutcome.ABORTED)]
 )
 def test_a_marker_that_the_replicas_do_not_have_yet_is_waited_for(
-    late: int, commits: bool, fate: TransactionOutcome
+    late: int, commits: bool, outcome: TransactionOutcome
 ) -> None:
     """It was taken for lost, and a write that was in order ended as HUNG, without a partition to name."""
     leader = Leader(late, commits=commits)
-    assert _await_marker_after(cast(TransactionAdmin, leader), STRETCH, 60.0) is fate
+    assert _await_marker_after(cast(TransactionAdmin, leader), SPAN, 60.0) is outcome
 
 
 def test_replicas_that_do_not_come_are_named() -> None:
     with pytest.raises(KafkaTimeout, match="the replicas of orders-0: a marker is on its way"):
-        _await_marker_after(cast(TransactionAdmin, Leader(late=10_000)), STRETCH, 5.0)
+        _await_marker_after(cast(TransactionAdmin, Leader(late=10_000)), SPAN, 5.0)
 
 
 TASK = TaskTransaction("pyproducer.orders.00.0", PRODUCER, 1, Style.EXPLICIT, (Span("orders", 0, 5, 6, 2),))
@@ -90,8 +90,8 @@ def looking(start: int, end: int) -> tuple[ScriptedClient, TransactionOutcome]:
     """What is found out about a transaction with rows at 5 and 6, by a leader that has nothing open and no such producer."""
     client = ScriptedClient()
     client.leaders = {("orders", 0): 1}
-    nobody = DescribeProducersTopicResult("orders", (DescribeProducersPartition(0),))
-    client.answers(DESCRIBE_PRODUCERS, DescribeProducersResponse(0, (nobody,)))
+    unknown = DescribeProducersTopicResult("orders", (DescribeProducersPartition(0),))
+    client.answers(DESCRIBE_PRODUCERS, DescribeProducersResponse(0, (unknown,)))
     done = DescribedTransaction(0, TASK.transactional_id, "CompleteCommit", producer_id=PRODUCER)
     client.answers(DESCRIBE_TRANSACTIONS, DescribeTransactionsResponse(0, (done,)))
 
@@ -103,18 +103,18 @@ def looking(start: int, end: int) -> tuple[ScriptedClient, TransactionOutcome]:
     client.scripts[FETCH.name] = fetch
     row = ListOffsetsPartitionResponse(0, offset=start)
     client.answers(LIST_OFFSETS, ListOffsetsResponse(0, (ListOffsetsTopicResponse("orders", (row,)),)))
-    [fate] = read_outcomes(brokers_of(client), [TASK], (), client.deadline()).outcomes
-    return client, fate
+    [outcome] = read_outcomes(brokers_of(client), [TASK], (), client.deadline()).outcomes
+    return client, outcome
 
 
 def test_rows_before_the_start_of_the_log_were_taken_by_retention() -> None:
-    client, fate = looking(start=7, end=10)
-    assert fate is TransactionOutcome.UNKNOWN
+    client, outcome = looking(start=7, end=10)
+    assert outcome is TransactionOutcome.UNKNOWN
     assert client.clock() < 1
 
 
-def test_rows_behind_the_end_of_the_log_are_gone_and_no_quiet_success() -> None:
+def test_rows_after_the_end_of_the_log_are_gone() -> None:
     """It was taken for retention, and a batch without its rows became DONE."""
-    client, fate = looking(start=0, end=2)
-    assert fate is TransactionOutcome.MIXED
+    client, outcome = looking(start=0, end=2)
+    assert outcome is TransactionOutcome.MIXED
     assert client.clock() >= GONE_AFTER_S, "it may be that of a leader which was deposed"

@@ -118,7 +118,7 @@ def test_what_is_no_record_of_ours_is_refused(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("missing", ["micro_batch", "done_micro_batch", "earlier", "run"])
-def test_a_record_of_version_3_says_all_of_the_micro_batch_or_nothing(missing: str) -> None:
+def test_a_record_of_version_3_has_all_fields_of_the_micro_batch_or_none(missing: str) -> None:
     [(_, value)] = encode(RECORD, writer=(7, 1))
     given = json.loads(value)
     without = {name: given[name] for name in given if name != missing}
@@ -138,8 +138,8 @@ def test_a_record_of_version_3_says_all_of_the_micro_batch_or_nothing(missing: s
         "\ud800",
     ],
 )
-def test_a_record_that_names_a_transaction_of_somebody_else_is_refused(transactional_id: str) -> None:
-    """Whoever may write to the control topic must not have the driver commit, or abort, what only the driver may."""
+def test_a_record_that_names_a_foreign_transaction_is_refused(transactional_id: str) -> None:
+    """A program that may write to the control topic must not have the driver commit, or abort, what only the driver may."""
     [one] = RECORD.transactions
     [(_, value)] = encode(RECORD._replace(transactions=()))
     changed = json.dumps({**json.loads(value), "transactions": [[transactional_id, *one[1:]]]}).encode()

@@ -50,7 +50,7 @@ DECIDED = record(Status.COMMITTING, 5, TOKEN, ONE, TWO)
 ALL_ENDED = TasksEnded((Ended(), Ended()))
 
 
-def test_nothing_is_asked_where_no_task_has_told_of_a_transaction() -> None:
+def test_no_command_if_no_task_has_reported_a_transaction() -> None:
     assert isinstance(abort([None, None]), NothingToAbort)
     assert isinstance(abort([None, inline(0), skipped()]), NothingToAbort)
 
@@ -86,7 +86,7 @@ def test_a_decided_execution_is_carried_out_and_never_aborted() -> None:
 @pytest.mark.parametrize("status", [Status.DONE, Status.VOID, Status.PARTIAL])
 def test_an_execution_with_a_verdict_is_left_as_it_is(status: Status) -> None:
     asked, _ = ended(abort(BOTH), [ControlIdHolder(HELD), Fenced(NEWER), Found(record(status))])
-    assert not any(isinstance(ask, EndTasks) for ask in asked)
+    assert not any(isinstance(command, EndTasks) for command in asked)
     overtaken, outcome = ended(abort(BOTH), [ControlIdHolder(NEWER), Found(record(status))])
     assert overtaken == [DescribeControlId(), ReadControl()]
     assert isinstance(outcome, NothingToAbort)
@@ -111,7 +111,7 @@ def test_what_is_decided_is_carried_out_although_its_own_rows_hang(fenced: bool)
     looks = [LogOutcomes((TransactionOutcome.COMMITTED,) * 2)] if fenced else []
     asked, outcome = ended(abort(BOTH), [*begin, MarkersLost((TopicPartition("t", 0),), DECIDED), ALL_ENDED, *looks])
     assert EndTasks((ONE, TWO), commit=True) in asked
-    assert not any(isinstance(ask, WriteControl) for ask in asked)
+    assert not any(isinstance(command, WriteControl) for command in asked)
     assert isinstance(outcome, Failed if fenced else NothingToAbort)
 
 
@@ -127,11 +127,11 @@ def test_an_execution_that_is_not_decided_is_aborted_although_rows_of_another_ha
 def test_what_cannot_be_read_is_left_to_the_next_begin(fenced: bool) -> None:
     begin = [ControlIdHolder(HELD), Fenced(NEWER)] if fenced else [ControlIdHolder(NEWER)]
     asked, outcome = ended(abort(BOTH), [*begin, MarkersLost((TopicPartition("c", 0),))])
-    assert not any(isinstance(ask, EndTasks) for ask in asked)
+    assert not any(isinstance(command, EndTasks) for command in asked)
     assert isinstance(outcome, NothingToAbort)
 
 
-def test_a_decided_execution_that_timed_out_is_told_as_void() -> None:
+def test_a_decided_execution_that_timed_out_is_void() -> None:
     refused, aborted = TasksEnded((EndRefused(90), EndRefused(90))), LogOutcomes((TransactionOutcome.ABORTED,) * 2)
     _, outcome = ended(
         abort(BOTH), [ControlIdHolder(HELD), Fenced(NEWER), Found(DECIDED), refused, aborted, ControlWritten(NEWEST)]

@@ -6,7 +6,7 @@ import pytest
 
 from spark_producer.exactly_once.protocol.batch_admission import Admit, Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
-from tests.unit.exactly_once.script import SINK, nobody
+from tests.unit.exactly_once.script import SINK, unknown
 
 STREAM = ControlRecord(SINK, "q", Status.DONE, 5, 5, "t")
 JOBS = ControlRecord(SINK, "", Status.DONE, 5, 5, "t")
@@ -14,8 +14,8 @@ JOBS = ControlRecord(SINK, "", Status.DONE, 5, 5, "t")
 TABLE: list[tuple[ControlRecord | None, str, int, type]] = [
     (None, "q", 0, Admit),
     (None, "", NO_BATCH, Admit),
-    (nobody(), "q", 0, Admit),
-    (nobody(), "", 7, Admit),
+    (unknown(), "q", 0, Admit),
+    (unknown(), "", 7, Admit),
     (STREAM, "q", 6, Admit),
     (STREAM, "q", 9, Admit),
     (STREAM, "q", 5, Skip),

@@ -50,7 +50,7 @@ COMMITTED = LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.COMMIT
 DECIDED = record(Status.COMMITTING, 5, "old", ONE, TWO)
 
 
-def test_a_new_sink_without_orphans_is_begun_with_three_asks() -> None:
+def test_a_new_sink_without_orphans_is_begun_with_three_commands() -> None:
     asked, outcome = ended(begin(SINK, "new"), [FENCED, Found(None), Opened(())])
     assert asked == [Fence(), ReadControl(), ListOpen()]
     assert outcome == Begun(HELD, None)
@@ -102,7 +102,7 @@ def test_a_write_that_turned_out_void_may_run_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.COMMITTING, Status.HUNG])
-def test_a_decision_whose_own_rows_hang_is_carried_out_and_no_word_is_written(status: Status) -> None:
+def test_a_decision_whose_own_rows_hang_is_completed_without_another_record(status: Status) -> None:
     """One more transaction of the control id would decide what hangs."""
     decided = DECIDED._replace(status=status, inline=(TopicPartition("t", 9),))
     asked, outcome = ended(
@@ -149,20 +149,20 @@ def test_begin_stops(answers: list[Result], kind: FailureKind, names: tuple[str,
     assert all(name in outcome.text for name in (SINK, *names))
 
 
-def test_a_hung_write_is_looked_at_again_without_a_further_write() -> None:
-    hung = DECIDED._replace(status=Status.HUNG)
+def test_a_hanging_write_is_checked_again_without_another_write() -> None:
+    lost = DECIDED._replace(status=Status.HUNG)
     asked, outcome = ended(
         begin(SINK, "new"),
         [
             FENCED,
-            Found(hung),
+            Found(lost),
             ALL_ENDED,
             LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (TopicPartition("t", 2),)),
         ],
     )
     assert isinstance(outcome, Failed)
     assert outcome.kind is FailureKind.HUNG
-    assert not any(isinstance(ask, WriteControl) for ask in asked)
+    assert not any(isinstance(command, WriteControl) for command in asked)
 
 
 @pytest.mark.parametrize("answer", [Indeterminate("reset"), OlderTransactionHangs((TopicPartition("c", 0),))])
@@ -184,4 +184,4 @@ def test_begin_does_not_start_over_for_ever() -> None:
     assert isinstance(outcome, Failed)
     assert outcome.kind is FailureKind.UNSURE
     assert "reset" in outcome.text
-    assert sum(isinstance(ask, WriteControl) for ask in asked) == MAX_TRIES
+    assert sum(isinstance(command, WriteControl) for command in asked) == MAX_TRIES

@@ -134,7 +134,7 @@ def test_what_is_the_writes_own_is_not_asked_for() -> None:
 FINDS_OUT_LATER: list[Result] = [Indeterminate(), Fenced(NEWER), Found(DONE._replace(token=OURS.token))]
 
 
-def test_orphans_are_aborted_also_where_the_commit_was_not_answered_and_left_where_it_has_not_happened() -> None:
+def test_orphans_are_aborted_after_an_unanswered_commit_and_left_if_it_has_not_happened() -> None:
     asked, outcome = listed(commit([inline(0, of=OURS)], 5), [*FINDS_OUT_LATER, SWEPT], Opened((ORPHAN,)))
     assert (asked[-1], outcome) == (EndTasks((ORPHAN,), commit=False), WriteCommitted(5))
     ends: list[list[Result]] = [
@@ -201,7 +201,7 @@ STOPS: list[tuple[str, list[Result], FailureKind]] = [
     ("vote", [Voted(("a timed out",))], FailureKind.VOTE),
     ("overtaken before the vote", [Voted(("a gone",), overtaken=True)], FailureKind.FENCED),
     ("overtaken", [Voted(), FencedOff()], FailureKind.FENCED),
-    ("glued", [Voted(), OlderTransactionHangs((TopicPartition("t", 1),))], FailureKind.GLUED),
+    ("older transaction hangs", [Voted(), OlderTransactionHangs((TopicPartition("t", 1),))], FailureKind.GLUED),
     ("not written", [Voted(), Indeterminate(), Fenced(NEWER), Found(LAST)], FailureKind.NOT_WRITTEN),
     ("never written", [Voted(), Indeterminate(), Fenced(NEWER), Found(None)], FailureKind.NOT_WRITTEN),
     ("only BEGIN wrote", [Voted(), Indeterminate(), Fenced(NEWER), Found(record(Status.INTENT))], FailureKind.NOT_WRITTEN),
@@ -248,7 +248,7 @@ def test_commit_stops(answers: list[Result], kind: FailureKind) -> None:
 
 
 def test_a_write_without_a_number_is_not_run_again_where_it_may_be_committed() -> None:
-    """No commit would skip it: its word may have been there before another's replaced it."""
+    """No commit would skip it: its record may have been there before another one replaced it."""
     last = ControlRecord(SINK, "", Status.DONE, 8, 8, "old")
     unnumbered = handle(last)
     small = [inline(0, batch=NO_BATCH, of=unnumbered)._replace(query="")]
@@ -333,7 +333,7 @@ def test_an_unanswered_decision_that_is_there_is_carried_out_although_its_rows_h
     assert (outcome.kind, outcome.names) == (FailureKind.HUNG, ("t-9",))
 
 
-def test_inline_rows_whose_end_hangs_are_told() -> None:
+def test_inline_rows_without_a_marker_are_reported() -> None:
     _, outcome = listed(commit([inline(0, of=OURS)], 5), [MarkersLost((TopicPartition("t", 0),))])
     assert isinstance(outcome, Failed)
     assert (outcome.kind, outcome.names) == (FailureKind.HUNG, ("t-0",))
@@ -346,20 +346,20 @@ def test_inline_rows_whose_end_hangs_are_told() -> None:
         pytest.param([MarkersLost((TopicPartition("c", 0),))], id="the control record hangs"),
     ],
 )
-def test_a_write_without_a_number_that_hangs_may_be_committed_and_is_to_be_looked_at_first(
+def test_a_hanging_write_without_a_number_must_be_checked_by_a_person(
     answers: list[Result],
 ) -> None:
-    def told(batch: int) -> str:
+    def reported(batch: int) -> str:
         start = commit([inline(0, batch=batch, of=OURS._replace(last=None))._replace(query="")], batch)
         _, outcome = listed(start, answers)
         assert isinstance(outcome, Failed)
         assert (outcome.kind, outcome.names) == (FailureKind.HUNG, ("c-0",))
         return outcome.text
 
-    assert "and start again" in told(5)
-    assert "and start again" not in told(NO_BATCH)
-    assert "do not run it again" in told(NO_BATCH)
-    assert "`pyproducer txn describe orders`" in told(NO_BATCH)
+    assert "and start again" in reported(5)
+    assert "and start again" not in reported(NO_BATCH)
+    assert "do not run it again" in reported(NO_BATCH)
+    assert "`pyproducer txn describe orders`" in reported(NO_BATCH)
 
 
 def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing() -> None:
@@ -367,7 +367,7 @@ def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing
     asked, outcome = listed(
         commit(BOTH, 5), [*first, Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, ControlWritten(NEWEST)]
     )
-    assert [ask.fencing for ask in asked if isinstance(ask, WriteControl)] == [HELD, HELD, NEWER]
+    assert [request.fencing for request in asked if isinstance(request, WriteControl)] == [HELD, HELD, NEWER]
     assert outcome == WriteCommitted(5)
     assert listed(commit(BOTH, 5), [*first, Fenced(NEWER), Found(DONE)])[1] == WriteCommitted(5)
 

@@ -43,17 +43,17 @@ def test_the_rows_of_all_tasks_together_are_those_that_were_committed(last: Cont
         assert outcome.kind is FailureKind.REFUSED
 
 
-def test_a_difference_says_both_numbers_and_what_to_do() -> None:
+def test_a_difference_names_both_numbers_and_the_remedy() -> None:
     outcome = again(COUNTED, 100, 80)
     assert isinstance(outcome, Failed)
     assert "sink 'orders': batch 5 was committed with 90 rows, and now has 180" in outcome.text
-    for said in (
+    for expected in (
         "checkpoint was rewound",
         "newest checkpoint",
         "new exactlyOnceId",
         "resolve orders --accept-row-count-mismatch",
     ):
-        assert said in outcome.text
+        assert expected in outcome.text
     assert "foreachBatch" not in outcome.text
 
 
@@ -62,7 +62,7 @@ def test_a_difference_says_both_numbers_and_what_to_do() -> None:
     [(COUNTED._replace(done_rows=None), (180,)), (COUNTED, (None,)), (COUNTED, (90, None))],
     ids=["a record of version 1", "a job", "a task that did not count"],
 )
-def test_where_nobody_has_counted_it_is_done(last: ControlRecord, counts: tuple[int | None, ...]) -> None:
+def test_a_batch_without_counts_is_done(last: ControlRecord, counts: tuple[int | None, ...]) -> None:
     assert again(last, *counts) == AlreadyDone(5)
 
 
@@ -84,12 +84,14 @@ IN_TIME = (TasksEnded((Ended(),)), LogOutcomes((TransactionOutcome.COMMITTED,)))
 TOO_LATE = (TasksEnded((EndRefused(90),)), LogOutcomes((TransactionOutcome.ABORTED,)))
 
 
-def written(fate: tuple[Result, Result]) -> list[ControlRecord]:
+def written(transaction_outcome: tuple[Result, Result]) -> list[ControlRecord]:
     """The control records of a write of two rows in a transaction, and of a task without rows."""
     of = handle(COUNTED)
     messages: list[TaskOutcome] = [prepared(ONE, 6, of), inline(batch=6, of=of)]
-    asked, _ = ended(commit(messages, 6), [Opened(()), Voted(), ControlWritten(HELD), *fate, ControlWritten(HELD)])
-    return [ask.record for ask in asked if isinstance(ask, WriteControl)]
+    asked, _ = ended(
+        commit(messages, 6), [Opened(()), Voted(), ControlWritten(HELD), *transaction_outcome, ControlWritten(HELD)]
+    )
+    return [command.record for command in asked if isinstance(command, WriteControl)]
 
 
 def test_the_rows_of_a_batch_become_those_of_the_last_one_when_it_is_done() -> None:
@@ -107,7 +109,7 @@ def test_a_write_without_a_number_leaves_the_number_of_the_last_one() -> None:
     of = handle(COUNTED._replace(query=""))
     message = inline(0, 1, 2, batch=NO_BATCH, of=of)._replace(query="")
     asked, _ = ended(commit([message], NO_BATCH), [Opened(()), ControlWritten(HELD)])
-    [one] = [ask.record for ask in asked if isinstance(ask, WriteControl)]
+    [one] = [command.record for command in asked if isinstance(command, WriteControl)]
     assert (one.last_done, one.rows, one.done_rows) == (5, 3, 90)
 
 
@@ -119,4 +121,4 @@ def test_what_the_tasks_have_taken_counts_and_not_what_the_log_has() -> None:
         commit(messages, 6),
         [Opened(()), Voted(), ControlWritten(HELD), *IN_TIME, ControlWritten(HELD)],
     )
-    assert [ask.record.rows for ask in asked if isinstance(ask, WriteControl)] == [42, 42]
+    assert [command.record.rows for command in asked if isinstance(command, WriteControl)] == [42, 42]

@@ -1,4 +1,4 @@
-"""What people are shown of a cluster whose brokers know less than others, or tell the user less than all."""
+"""What people are shown of a cluster whose brokers know less than others, or show the user less than all."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Late(ScriptedClient):
         self.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse())
 
     def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
-        told = super().metadata(topics, deadline, node)
+        reported = super().metadata(topics, deadline, node)
         if self.clock() >= self._known_at:
-            return told
+            return reported
         unknown = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        return told._replace(topics=tuple(messages.MetadataResponseTopic(unknown, each) for each in topics))
+        return reported._replace(topics=tuple(messages.MetadataResponseTopic(unknown, each) for each in topics))
 
 
 def offsets_of(stable: int, end: int) -> Callable[[Any], Any]:
@@ -89,15 +89,15 @@ def held_by_a_stranger() -> ScriptedClient:
     return client
 
 
-def test_a_control_topic_that_is_not_there_is_said_so_after_a_second() -> None:
+def test_a_missing_control_topic_is_reported_after_a_second() -> None:
     """It took five, and said that a broker were to be started."""
     client = Late(known_at=1e9)
     with pytest.raises(ExactlyOnceError, match="there is no topic 'commits'"):
         describe_sink(brokers_of(client), "commits")
     assert MISSING_AFTER_S <= client.clock() < MISSING_AFTER_S + 0.5
-    told = list_sinks(cast("BlockingClient", client), "commits")
-    assert told.lines == ()
-    assert "there is no topic 'commits'" in str(told.missing)
+    reported = list_sinks(cast("BlockingClient", client), "commits")
+    assert reported.lines == ()
+    assert "there is no topic 'commits'" in str(reported.missing)
 
 
 def test_a_control_topic_that_was_just_made_is_waited_for() -> None:
@@ -137,7 +137,7 @@ def test_a_transaction_of_the_same_id_and_another_producer_is_not_taken_for_it()
     assert held.producers == (BlockingProducer(82, 0, 3, None),)
 
 
-def test_open_transactions_are_told_by_sink_and_those_of_strangers_left_out() -> None:
+def test_open_transactions_are_listed_by_sink_without_foreign_ones() -> None:
     """Brokers before 4.1 know no patterns, and list all there are; a listed one may have ended since."""
     client = ScriptedClient()
     ids = [task_id("orders.eu", WORKER, 1), task_id("orders", WORKER, 0), control_id("orders"), "billing-1"]

@@ -129,7 +129,7 @@ def test_without_an_id_nothing_begins(steps: Steps) -> None:
     assert steps.calls == []
 
 
-def test_an_error_of_pickling_is_told_as_itself(steps: Steps) -> None:
+def test_an_error_of_pickling_is_raised_as_itself(steps: Steps) -> None:
     """PySpark wraps all other errors of pickling, and prints both tracebacks."""
     steps.raises = ExactlyOnceError("a person must look", kind="PARTIAL", names=("a",))
     with pytest.raises(ExactlyOnceError, match=r"^a person must look$") as raised:
@@ -155,12 +155,12 @@ def test_a_commit_makes_the_rows_visible_and_reports_them(steps: Steps, caplog: 
     StreamWriter(settings()).commit([INLINE, PREPARED], 4)
     assert steps.calls == [("commit", "orders", (INLINE.outcome, PREPARED.outcome), 4)]
     people, programs = caplog.records
-    said = people.getMessage()
-    assert "micro-batch 4 of exactlyOnceId orders: committed exactly once" in said
-    assert "1 tasks by the driver, 1 with a transaction of their own" in said
-    assert "13 records, 1,090 bytes" in said
-    assert "t-0: offsets 100 to 102, 3 records" in said, "the driver has sent them itself"
-    assert "t-1: offsets 20 to 29, 10 records" in said
+    expected = people.getMessage()
+    assert "micro-batch 4 of exactlyOnceId orders: committed exactly once" in expected
+    assert "1 tasks by the driver, 1 with a transaction of their own" in expected
+    assert "13 records, 1,090 bytes" in expected
+    assert "t-0: offsets 100 to 102, 3 records" in expected, "the driver has sent them itself"
+    assert "t-1: offsets 20 to 29, 10 records" in expected
     page = json.loads(programs.getMessage())
     assert (page["write"], page["records"]) == ("micro-batch 4", 13)
     assert page["exactly_once"].pop("commit_ms") >= 0
@@ -186,7 +186,7 @@ def repeated(last_done: int, run: str) -> TaskReport:
 
 
 @pytest.mark.parametrize(
-    ("report", "level", "said"),
+    ("report", "level", "expected"),
     [
         (repeated(5, "r"), "INFO", "txnVersion 4 was committed before the query was started again"),
         (repeated(4, "r"), "INFO", "txnVersion 4 was committed before the query was started again"),
@@ -196,15 +196,15 @@ def repeated(last_done: int, run: str) -> TaskReport:
         (numbered(5, 4), "WARNING", "txnVersion 4 is not written, since 5 was written before and numbers must rise"),
     ],
 )
-def test_what_was_skipped_says_so(
-    steps: Steps, caplog: pytest.LogCaptureFixture, report: TaskReport, level: str, said: str
+def test_a_skipped_write_is_logged(
+    steps: Steps, caplog: pytest.LogCaptureFixture, report: TaskReport, level: str, expected: str
 ) -> None:
     caplog.set_level(logging.INFO)
     steps.committed = AlreadyDone(4)
     BatchWriter(settings()).commit([report, report])
     people, programs = caplog.records
     assert people.levelname == level
-    assert said in people.getMessage()
+    assert expected in people.getMessage()
     assert json.loads(programs.getMessage())["exactly_once"]["skipped"] == 2
 
 
@@ -225,15 +225,18 @@ def test_a_commit_without_reports_commits_nothing(steps: Steps) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "expected"),
     [
         (WriteAborted(("a", "b")), "nothing of it is visible; 2 transactions were aborted"),
         (WriteCommitted(4), "but all its rows are committed, and a restart does not write them again"),
         (NothingToAbort("no task has reported a transaction"), "no task has reported a transaction"),
     ],
 )
-def test_an_abort_says_what_became_of_the_write(
-    steps: Steps, caplog: pytest.LogCaptureFixture, outcome: WriteAborted | WriteCommitted | NothingToAbort, said: str
+def test_an_abort_logs_the_outcome_of_the_write(
+    steps: Steps,
+    caplog: pytest.LogCaptureFixture,
+    outcome: WriteAborted | WriteCommitted | NothingToAbort,
+    expected: str,
 ) -> None:
     steps.aborted = outcome
     StreamWriter(settings()).abort([None, PREPARED, None], 4)
@@ -241,7 +244,7 @@ def test_an_abort_says_what_became_of_the_write(
     (record,) = caplog.records
     assert (record.levelname, record.getMessage()) == (
         "WARNING",
-        f"micro-batch 4 of exactlyOnceId orders failed: {said}",
+        f"micro-batch 4 of exactlyOnceId orders failed: {expected}",
     )
 
 
@@ -290,8 +293,8 @@ def test_com15_programs_are_told_what_is_visible_of_a_failed_write(
     steps: Steps, ended: WriteAborted | WriteCommitted | NothingToAbort, status: str, records: int
 ) -> None:
     steps.aborted = ended
-    told = abort_write(settings(), [PREPARED, None], "micro-batch 4")
-    assert (told.status, told.report.records) == (status, records)
-    assert told.exactly_once is not None
-    assert told.exactly_once["id"] == "orders"
+    reported = abort_write(settings(), [PREPARED, None], "micro-batch 4")
+    assert (reported.status, reported.report.records) == (status, records)
+    assert reported.exactly_once is not None
+    assert reported.exactly_once["id"] == "orders"
     assert abort_write(settings(), [None], "micro-batch 4").status == "aborted"

@@ -93,7 +93,7 @@ def test_com6_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: 
     assert total.dead_letters[dead, 0].records == 2
 
 
-SAID = "its own transaction"
+EXPECTED = "its own transaction"
 
 
 def test_com6_the_log_says_once_why_few_rows_do_not_go_by_the_driver(
@@ -102,10 +102,10 @@ def test_com6_the_log_says_once_why_few_rows_do_not_go_by_the_driver(
     with caplog.at_level(logging.INFO):
         for options in ({"deadLetterClasses": "row,schema"}, {"exactlyOnceMaxInlineBytes": "0"}):
             one_task(broker, topic, dead, rows(large=False), **options)
-            assert SAID not in caplog.text, options
+            assert EXPECTED not in caplog.text, options
         for _ in range(2):
             one_task(broker, topic, dead, rows(large=False))
-    assert [each.levelno for each in caplog.records if SAID in each.getMessage()] == [logging.INFO]
+    assert [each.levelno for each in caplog.records if EXPECTED in each.getMessage()] == [logging.INFO]
     assert f"exactlyOnceId {topic}: brokers may find rows bad (deadLetterClasses=row,size,broker" in caplog.text
 
 

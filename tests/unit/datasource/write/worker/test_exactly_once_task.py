@@ -213,10 +213,10 @@ def test_a_transaction_that_is_open_for_too_long_ends_the_task() -> None:
     def advance() -> None:
         worker.now += 15.0
 
-    said = (
+    expected = (
         r"open for 45 s, more than two thirds of kafka.transaction.timeout.ms \(60 s\).*exactlyOnceSpoolToDisk to true"
     )
-    with pytest.raises(ExactlyOnceError, match=said):
+    with pytest.raises(ExactlyOnceError, match=expected):
         worker.write(
             rows(10, 10, 10, 10, 10, before_each=advance),
             exactly_once_max_inline_bytes=0,
@@ -326,9 +326,9 @@ def test_a_task_that_could_not_spool_is_not_advised_to() -> None:
         worker.now += 30.0
 
     given = rows(2000, 10, 10, before_each=advance)
-    with pytest.raises(ExactlyOnceError, match=r"open for 60 s.*raise kafka\.buffer\.memory") as told:
+    with pytest.raises(ExactlyOnceError, match=r"open for 60 s.*raise kafka\.buffer\.memory") as reported:
         worker.write(given, exactly_once_max_inline_bytes=LIMIT, exactly_once_spool_to_disk="true")
-    assert "exactlyOnceSpoolToDisk" not in str(told.value)
+    assert "exactlyOnceSpoolToDisk" not in str(reported.value)
 
 
 def test_the_limit_of_all_tasks_together_is_bounded() -> None:
