@@ -71,7 +71,7 @@ coverage: jars ## every test, with the lines and branches that none of them reac
 campaigns: setup-dev ## more cases of schedules, races and odd requests than every run has
 	$(PYTEST) -m campaign $(ARGS)
 
-crash-seeds: setup-dev ## 100,000 lives of the tiered engine that end anywhere, on a simulated disk; goes on where it stopped
+crash-seeds: setup-dev ## Run 100,000 random crashes of the tiered engine on a simulated disk; continues where it stopped
 	@$(BIN)/python -m tests.unit.broker.storage.tiered.crash_seeds $(ARGS)
 
 kills: setup-dev ## kill -9 each storage engine of the broker 200 times below kafka-python and librdkafka, and read everything back
