@@ -31,8 +31,8 @@ _ABOUT = (
 
 
 def folder_of(page: Path) -> Path:
-    """Return the folder of the results from which a main page is made."""
-    return page.with_suffix("")
+    """Return the folder of results and pictures beside a main page."""
+    return page.with_name("results")
 
 
 def write_pages(parts: Sequence[Part], page: Path) -> list[Path]:
@@ -68,9 +68,10 @@ def _main(found: Sequence[tuple[Part, Measured]], page: Path) -> str:
             sections += [f"## {part.title}", "", *_body(part, measured, page, same), ""]
     lines = ["# Benchmarks", ""]
     if all_headlines:
-        picture = page.with_name(f"{page.stem}_headlines.svg")
+        picture = folder_of(page) / f"{page.stem}_headlines.svg"
         headlines.draw(all_headlines, picture)
-        lines += [f"![The figures below, as bars]({picture.name})", "", *headlines.table(all_headlines), ""]
+        link = picture.relative_to(page.parent)
+        lines += [f"![The figures below, as bars]({link})", "", *headlines.table(all_headlines), ""]
     if ratios:
         lines += ["Records per second, and in brackets the client's CPU:", "", *report.RATIOS, *ratios, ""]
     lines += [_MEANING, "", *others, *[""] * bool(others), *sections]
@@ -106,6 +107,6 @@ def _body(part: Part, measured: Measured, page: Path, known: Mapping[str, str]) 
     lines = [part.page(measured.results).strip(), "", f"<sub>Measured with {_facts(facts)}.</sub>"]
     if part.draw is None:
         return lines
-    picture = page.with_name(part.sister or f"{page.stem}_{part.name}").with_suffix(".svg")
+    picture = (folder_of(page) / (part.sister or f"{page.stem}_{part.name}")).with_suffix(".svg")
     part.draw(measured.results, picture)
-    return [f"![{part.title}]({picture.name})", "", *lines]
+    return [f"![{part.title}]({picture.relative_to(page.parent)})", "", *lines]

@@ -1,4 +1,4 @@
-"""Runs every notebook and keeps its outputs, without the traces of the run: `make notebooks`.
+"""Runs every notebook and keeps it with its outputs in docs/results/notebooks, without the traces of the run: `make notebooks`.
 
 Owns: how a notebook is run, and what of it is kept. Must not know: what a notebook shows.
 """
@@ -13,12 +13,13 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parent
+RESULTS = FOLDER.parent / "docs" / "results" / "notebooks"
 SECONDS = 240
 """for one cell"""
 
 
 def stored(path: Path) -> nbformat.NotebookNode:
-    """The notebook as it is kept, with its outputs."""
+    """The notebook in a file."""
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no types
     return notebook
 
@@ -64,8 +65,8 @@ def main() -> None:
     os.environ["PYTHONPATH"] = str(FOLDER.parent)  # two of them show the simulation in `benchmarks`
     for path in sorted(FOLDER.glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as empty:
-            nbformat.write(run(path, Path(empty)), path)  # type: ignore[no-untyped-call]  # as `read` above
-        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+            nbformat.write(run(path, Path(empty)), RESULTS / path.name)  # type: ignore[no-untyped-call]  # as `read` above
+        print(f"{path.name}: {(RESULTS / path.name).stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

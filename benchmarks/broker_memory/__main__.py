@@ -59,9 +59,12 @@ def _run(sizes: Sizes, tiers: list[Scene], parts: list[Part], target: Path | Non
     for fault in wrong:
         print(fault, file=sys.stderr)
     if target is not None and not wrong:
-        picture = target.with_suffix(".svg")
+        picture = (target.with_name("results") / target.name).with_suffix(".svg")
+        picture.parent.mkdir(exist_ok=True)
         draw(ran, picture)
-        target.write_text(page(ran, sizes, picture.name, [part.lines(part.draw(target)) for part in found]), "utf-8")
+        target.write_text(
+            page(ran, sizes, f"results/{picture.name}", [part.lines(part.draw(target)) for part in found]), "utf-8"
+        )
     return 1 if wrong else 0
 
 

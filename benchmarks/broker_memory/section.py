@@ -36,13 +36,14 @@ class Section:
     faults: Sequence[str]
 
     def draw(self, page: Path) -> str:
-        """Draw the picture beside the page; return its name."""
+        """Draw the picture into `results` beside the page; return its path from there."""
         import matplotlib as mpl
 
         mpl.rcParams["svg.hashsalt"] = "pyproducer"
-        path = page.with_name(f"{page.stem}_{self.name.lower()}.svg")
+        path = page.with_name("results") / f"{page.stem}_{self.name.lower()}.svg"
+        path.parent.mkdir(exist_ok=True)
         self.picture().savefig(path, metadata={"Date": None})
-        return path.name
+        return str(path.relative_to(page.parent))
 
     def lines(self, picture: str) -> list[str]:
         """Return the part of the page."""

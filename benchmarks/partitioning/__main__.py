@@ -26,7 +26,7 @@ from benchmarks.partitioning.simulation.scenes import kip_480, kip_794
 from spark_producer.kernel import BinaryColumn
 from spark_producer.partitioner.key_hash import LIBRDKAFKA
 
-RECORDED = Path(__file__).resolve().parents[2] / "spark_producer" / "simulation" / "measured"
+RECORDED = Path(__file__).with_name("simulation") / "measured"
 """The folder of the figures of real runs, for pages and notebooks."""
 
 

@@ -130,9 +130,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 @event_priority(BEFORE_OTHER_PLUGINS)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the notebooks, and what pages link to outside of docs/."""
+    """Add the notebooks, as they ran last, and what pages link to outside of docs/."""
     for place in notebooks([]):
-        files.append(File(place, str(ROOT), config.site_dir, config.use_directory_urls))
+        files.append(File(place, str(ROOT / DOCS / "results"), config.site_dir, config.use_directory_urls))
     pages = [path_of(file.src_uri) for file in files if file.src_uri.endswith((".md", ".ipynb"))]
     for path in linked_from(pages):
         if place_of(path) != path:

@@ -141,8 +141,8 @@ def test_the_command_writes_all_experiments_or_none(
     assert "E4: too slow" in capsys.readouterr().err
     text = (tmp_path / "0.md").read_text(encoding="utf-8")
     assert "## E4: parts" in text
-    assert "![parts](0_e4.svg)\n\n| a |" in text
-    assert (tmp_path / "0_e4.svg").exists()
+    assert "![parts](results/0_e4.svg)\n\n| a |" in text
+    assert (tmp_path / "results" / "0_e4.svg").exists()
     assert command.main(["--only", "E4"]) == 1
     with pytest.raises(SystemExit):
         command.main(["--only", "E4", "--page", str(tmp_path / "part.md")])

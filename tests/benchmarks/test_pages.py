@@ -105,7 +105,7 @@ def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) ->
     assert text.startswith("# Benchmarks\n\n![")
     head, _, sections = text.partition("\n## ")
     assert head.index("benchmarks_headlines.svg") < head.index("| Bulk |") < head.index("| Trigger |")
-    assert (tmp_path / "benchmarks_headlines.svg").exists()
+    assert (folder_of(page) / "benchmarks_headlines.svg").exists()
     assert text.count("How to read.") == 1
     assert text.index("## Title of two") < text.index("## How they are made") < text.index("How to read.")
     assert "[Title of three](page_three.md)" in text
@@ -114,8 +114,8 @@ def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) ->
     assert "never measured" not in text
     sister = (tmp_path / "page_three.md").read_text()
     assert sister.startswith("# Title of three\n")
-    assert "![Title of three](page_three.svg)\n\n2 rows" in sister
-    assert (tmp_path / "page_three.svg").read_text() == "picture of three"
+    assert "![Title of three](results/page_three.svg)\n\n2 rows" in sister
+    assert (folder_of(page) / "page_three.svg").read_text() == "picture of three"
 
 
 def test_a_part_alone_is_measured_again_and_the_others_stay(tmp_path: Path) -> None:

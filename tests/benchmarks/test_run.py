@@ -26,7 +26,7 @@ def test_every_contender_of_rows_of_any_length_and_of_exactly_once_writes_every_
     parts = ("mixed", "exactly-once", "imports")
     page = small_round(tmp_path, parts)
     _, _, *sections = page.read_text().split("\n## ")
-    assert [(tmp_path / "benchmarks" / f"{part}.json").exists() for part in parts] == [True] * len(parts)
+    assert [(tmp_path / "results" / f"{part}.json").exists() for part in parts] == [True] * len(parts)
     rows, once = map(cells, sections[:2])
     assert set(rows) == {"", *contenders_of("mixed")}
     assert set(once) == {"", *contenders_of("exactly-once")}
@@ -54,7 +54,7 @@ def test_every_contender_of_short_and_compressed_rows_writes_every_row(tmp_path:
         "keys and values, and little around them"
     )
     assert 0 < float(sizes["pyproducer, zstd"]) < float(sizes["Spark's Kafka sink, zstd"])
-    assert page.with_name("benchmarks_small.svg").exists()
+    assert (page.with_name("results") / "benchmarks_small.svg").exists()
 
 
 @pytest.mark.kafka

@@ -16,7 +16,7 @@ from typing import Any
 from tests.matrix.nemesis import FOLDER, Record
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE, PICTURE = DOCS / "nemesis.md", DOCS / "nemesis.svg"
+PAGE, PICTURE = DOCS / "nemesis.md", DOCS / "results" / "nemesis.svg"
 WORDS = """# The nemesis
 
 `python -m tests.matrix.nemesis_page` makes this page from what `make nemesis` has recorded.
@@ -118,7 +118,7 @@ def write() -> None:
         shown = max(records, key=lambda record: len(record.faults))
         draw(shown, PICTURE)
         caption = f"The run on Kafka {shown.version} with seed {shown.seed}: what was done to nodes and driver, and the rows seen"
-        text += f"\n![{caption}]({PICTURE.name})\n\n{caption}. Light bars are lives of the query.\n"
+        text += f"\n![{caption}](results/{PICTURE.name})\n\n{caption}. Light bars are lives of the query.\n"
     PAGE.write_text(text, encoding="utf-8")
     print(text)
 

@@ -1,4 +1,4 @@
-"""The results of the matrix: one line of JSON each, kept from run to run in `played/`, and the tables that are made of them.
+"""The results of the matrix: one line of JSON each, kept from run to run in docs/results, and the tables that are made of them.
 
 Owns: the files, the tables, their position in docs/exactly_once_matrix.md. Must not know: how a result came about.
 """
@@ -15,8 +15,8 @@ from typing import Any
 
 from tests.matrix.play import Result
 
-PLAYED = Path(__file__).with_name("played")
-MATRIX, SCENES = PLAYED / "matrix.jsonl", PLAYED / "scenes.jsonl"
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+MATRIX, SCENES = RESULTS / "matrix.jsonl", RESULTS / "matrix_scenes.jsonl"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once_matrix.md"
 BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is made -->"
 FOR_PEOPLE = ("told", "places")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from notebooks.run import run, stored
+from notebooks.run import RESULTS, run, stored
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -79,7 +79,7 @@ def test_there_are_notebooks() -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_says_what_is_kept_of_it(machine_of_a_reader: Path, path: Path) -> None:
     """Pictures are drawn; tables and figures are those that are kept with it (`make notebooks` writes them anew)."""
-    fresh, kept = run(path, machine_of_a_reader), stored(path)
+    fresh, kept = run(path, machine_of_a_reader), stored(RESULTS / path.name)
     assert len(outputs(fresh, "image/png")) == pictures_drawn(fresh) > 0
     for kind in ("text/markdown", "text"):
         assert outputs(fresh, kind) == outputs(kept, kind)
@@ -88,10 +88,13 @@ def test_a_notebook_runs_and_says_what_is_kept_of_it(machine_of_a_reader: Path, 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_with_its_pictures_and_without_traces_of_the_run(path: Path) -> None:
-    kept = stored(path)
+    kept = stored(RESULTS / path.name)
+    sources = [[(cell.cell_type, cell.source) for cell in one.cells] for one in (kept, stored(path))]
+    assert sources[0] == sources[1], "run `make notebooks`"
+    assert not [cell for cell in stored(path).cells if cell.get("outputs")], "outputs are kept in docs/results alone"
     assert len(outputs(kept, "image/png")) == pictures_drawn(kept) > 0
     assert all(cell.metadata == {} for cell in kept.cells)
     assert all(output.get("metadata", {}) == {} for cell in kept.cells for output in cell.get("outputs", []))
-    text = path.read_text(encoding="utf-8")
+    text = (RESULTS / path.name).read_text(encoding="utf-8")
     assert not re.search(r"/(home|root|tmp|Users)/|site-packages| at 0x|iopub|\b20[2-9]\d-\d\d-\d\d", text)
-    assert path.stat().st_size < MAX_BYTES
+    assert (RESULTS / path.name).stat().st_size < MAX_BYTES

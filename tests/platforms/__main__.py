@@ -1,6 +1,6 @@
 """Try the wheel of this tree with each Spark, and put the table into docs/platforms.md: `make platforms`.
 
-An environment is kept in build/platforms, some 900 MB each. A result is kept in tried.jsonl as soon as it is there.
+An environment is kept in build/platforms, some 900 MB each. A result is kept in docs/results as soon as it is there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.platforms.environments import build_wheel, make, python_of, renew
 
-TRIED = Path(__file__).with_name("tried.jsonl")
+TRIED = Path(__file__).resolve().parents[2] / "docs" / "results" / "platforms.jsonl"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "platforms.md"
 BEGIN, END = "<!-- made by make platforms -->", "<!-- end of what is made -->"
 PROGRAM = Path(__file__).with_name("program.py")
