@@ -387,5 +387,7 @@ class PartitionQueue:
 
     def has_earlier(self, batch: ProducerBatch) -> bool:
         """Return whether an older batch is still queued or in flight. This batch itself is neither."""
-        flying, batches = self.in_flight, self.batches
-        return bool((flying and flying[0].number < batch.number) or (batches and batches[0].number < batch.number))
+        in_flight, batches = self.in_flight, self.batches
+        return bool(
+            (in_flight and in_flight[0].number < batch.number) or (batches and batches[0].number < batch.number)
+        )

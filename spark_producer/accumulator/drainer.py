@@ -54,12 +54,12 @@ class Drainer:
         Every batch counts while a flush is under way, while the producer closes, or while a thread waits for memory and too
         little of it is in flight to nodes that answer.
         """
-        backlog = self._incomplete
-        hurry, until = backlog.flushing > 0, None
-        if backlog.starving and not hurry:
+        incomplete = self._incomplete
+        hurry, until = incomplete.flushing > 0, None
+        if incomplete.starving and not hurry:
             coming, until = self._in_flight_bytes.expected(now)
             hurry = coming < self._enough
-        found = self._readiness.check(now, leaders, hurry, backlog.news)
+        found = self._readiness.check(now, leaders, hurry, incomplete.news)
         if hurry or until is None or (found.next_time is not None and found.next_time <= until):
             return found
         return found._replace(next_time=until)  # a node may have stalled then
@@ -117,15 +117,15 @@ class Drainer:
         head.drained = now
         head.leader_epoch = queue.leader_epoch
         queue.node = node
-        flying = queue.in_flight
+        in_flight = queue.in_flight
         if queue.identity is not self._readiness.current_identity and head.base_sequence == NO_SEQUENCE:
             queue.begin(self._readiness.current_identity)
-        elif not flying and now - queue.drained_at >= UNKNOWN_PRODUCER_AFTER:
+        elif not in_flight and now - queue.drained_at >= UNKNOWN_PRODUCER_AFTER:
             queue.known_to_broker = False
         queue.drained_at = now
-        flying.append(head)
-        if len(flying) > 1 and flying[-2].number > head.number:
-            flying.sort(key=_number)  # a batch that is sent again is older than those still in flight
+        in_flight.append(head)
+        if len(in_flight) > 1 and in_flight[-2].number > head.number:
+            in_flight.sort(key=_number)  # a batch that is sent again is older than those still in flight
         self._readiness.consider(queue, now)
         return True
 

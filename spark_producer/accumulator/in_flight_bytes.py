@@ -34,33 +34,33 @@ class InFlightBytes:
     @property
     def size(self) -> int:
         """The bytes in flight to all nodes."""
-        return sum(flights.size for flights in self._nodes.values())
+        return sum(node_bytes.size for node_bytes in self._nodes.values())
 
     def add(self, node: int, size: int, now: float) -> None:
         """Count a buffer of `size` bytes that is sent to `node`."""
-        flights = self._nodes.get(node)
-        if flights is None:
-            flights = self._nodes[node] = _NodeBytes()
-        if flights.responded or not flights.size:
-            flights.since, flights.responded = now, False
-        flights.size += size
+        node_bytes = self._nodes.get(node)
+        if node_bytes is None:
+            node_bytes = self._nodes[node] = _NodeBytes()
+        if node_bytes.responded or not node_bytes.size:
+            node_bytes.since, node_bytes.responded = now, False
+        node_bytes.size += size
 
     def remove(self, node: int, size: int) -> None:
         """Subtract `size` bytes, for which the node has responded, or whose connection is closed."""
-        flights = self._nodes[node]
-        flights.size -= size
-        flights.responded = True
+        node_bytes = self._nodes[node]
+        node_bytes.size -= size
+        node_bytes.responded = True
 
     def expected(self, now: float) -> tuple[int, float | None]:
         """Return the bytes in flight to responsive nodes, and the time at which the first of these nodes counts as stalled."""
         size, until = 0, None
-        for flights in self._nodes.values():
-            if not flights.size:
+        for node_bytes in self._nodes.values():
+            if not node_bytes.size:
                 continue
-            if flights.responded:
-                flights.since, flights.responded = now, False
-            end = flights.since + STALLED_AFTER
+            if node_bytes.responded:
+                node_bytes.since, node_bytes.responded = now, False
+            end = node_bytes.since + STALLED_AFTER
             if end > now:
-                size += flights.size
+                size += node_bytes.size
                 until = end if until is None or end < until else until
         return size, until

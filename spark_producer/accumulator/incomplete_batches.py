@@ -49,7 +49,7 @@ class IncompleteBatches:
         """the queues by partition; `queue_of` and `retire_queues` write them"""
         self.nonempty = NonemptyQueues()
         self.news: deque[PartitionQueue] = deque()
-        """partitions that have changed, so that the I/O thread must look at them"""
+        """partitions that have changed, which the I/O thread must examine"""
         self.flushing = 0
         """the number of threads in a flush, plus one once the producer closes"""
         self.closing = False
@@ -249,7 +249,7 @@ class IncompleteBatches:
     # --- news for the I/O thread ------------------------------------------------------------------------------------
 
     def notify(self, queue: PartitionQueue, at: float) -> None:
-        """Have the I/O thread look at a partition at the time `at` or earlier."""
+        """Have the I/O thread examine a partition at the time `at` or earlier."""
         self.news.append(queue)
         if at < self._sleeps_until:
             self._sleeps_until = 0.0

@@ -171,14 +171,14 @@ class Readiness:
             return True
         if queue.gate == DrainGate.RENUMBER and head.number >= queue.renumber_from_batch:
             return True
-        flying = queue.in_flight
-        if not flying:
+        in_flight = queue.in_flight
+        if not in_flight:
             return False
         if queue.node != queue.leader or (fresh and queue.identity is not self.current_identity):
             return True
         if not queue.known_to_broker and queue.identity is not NO_IDENTITY:
             return True
-        oldest = flying[0]
+        oldest = in_flight[0]
         return oldest.number <= head.number and (self._keep_order or head.resent or oldest.resent)
 
     def must_not_leave(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:

@@ -94,13 +94,13 @@ def decode_v2(
     left = nexts - at
     wrong = (header_counts < 0) | (header_counts > MAX_HEADERS) | (left < 2 * header_counts)
     well_formed = _first(wrong | ((header_counts == 0) & (left != 0)), good)
-    asked = _rows_within(header_counts[:well_formed], headers_at_once)
-    headers, good = _read_headers(data, at[:asked], nexts[:asked], header_counts[:asked])
+    requested = _rows_within(header_counts[:well_formed], headers_at_once)
+    headers, good = _read_headers(data, at[:requested], nexts[:requested], header_counts[:requested])
     if good < len(starts):
         stop = int(starts[good])
     rows = slice(good)
     return DecodedV2(
-        stop, good == asked < well_formed, timestamp_deltas[rows], offset_deltas[rows], key_starts[rows], key_lengths[rows],
+        stop, good == requested < well_formed, timestamp_deltas[rows], offset_deltas[rows], key_starts[rows], key_lengths[rows],
         value_starts[rows], value_lengths[rows], header_counts[rows], *headers,
     )  # fmt: skip
 
@@ -181,8 +181,8 @@ def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Ar
             found = np.arange(position, position + size * alike + 1, size, dtype=np.int64)
             gap = MIN_RUN
         else:  # search for the next run after ever longer gaps, so that all searches together cost little
-            asked = min(count, gap) if count >= MIN_RUN else count
-            found = _walk_lengths(data, position, min(end, position + WINDOW), asked)
+            requested = min(count, gap) if count >= MIN_RUN else count
+            found = _walk_lengths(data, position, min(end, position + WINDOW), requested)
             gap *= 2
             if len(found) == 1:
                 break

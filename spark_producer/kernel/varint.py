@@ -65,8 +65,8 @@ def _items_of_width(width: int) -> npt.NDArray[np.void]:
 def _items(first: int, last: int, width: int) -> npt.NDArray[np.void]:
     rest = zigzag64(np.arange(first, last, dtype=np.int64))
     rows = np.empty((last - first, width), dtype=np.uint8)
-    for place in range(width):
-        rows[:, place] = (rest & np.uint64(0x7F)) | np.uint64(0x80 if place < width - 1 else 0)
+    for index in range(width):
+        rows[:, index] = (rest & np.uint64(0x7F)) | np.uint64(0x80 if index < width - 1 else 0)
         rest = rest >> np.uint64(7)
     items: npt.NDArray[np.void] = rows.reshape(-1).view(f"V{width}")
     return items

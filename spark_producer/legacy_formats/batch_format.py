@@ -79,11 +79,11 @@ class BatchFormat:
             raise RecordBatchError(
                 f"a leader epoch is from 0 to {MAX_LEADER_EPOCH}, or -1 for none, not {self.leader_epoch}"
             )
-        asked = {
+        requested = {
             "a delete horizon": self.delete_horizon != NO_TIMESTAMP,
             "a leader epoch": self.leader_epoch != NO_LEADER_EPOCH,
         }
-        missing = next((what for what, wanted in asked.items() if wanted), "")
+        missing = next((what for what, wanted in requested.items() if wanted), "")
         if missing and self.magic < MAGIC:
             raise RecordBatchError(f"message format V{self.magic} does not have {missing}; V2 does")
 

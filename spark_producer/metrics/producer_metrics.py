@@ -204,7 +204,7 @@ class ProducerMetrics(MetricsRegistry):
 
     def response_received(self, node: int, throttle_ms: int | None, now: float) -> None:
         """A response is complete. Its throttle time is `throttle_ms`, which may be 0; None if its API has no such field."""
-        found = (self._nodes.get(node) or self._new_node(node)).answered
+        found = (self._nodes.get(node) or self._new_node(node)).responses
         if now >= found.sample_end:
             self._roll(found, now)
         found.last = now
@@ -220,7 +220,7 @@ class ProducerMetrics(MetricsRegistry):
 
     def produce_completed(self, node: int, latency: float, now: float) -> None:
         """A Produce request got its response. Requests that timed out, or whose connection was lost, do not count."""
-        found = (self._nodes.get(node) or self._new_node(node)).answered
+        found = (self._nodes.get(node) or self._new_node(node)).responses
         if now >= found.sample_end:
             self._roll(found, now)
         found.last = now

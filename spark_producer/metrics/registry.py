@@ -44,12 +44,12 @@ NO_TOPIC = "(none)"
 class _Node:
     """The counters of one node."""
 
-    __slots__ = KINDS = ("answered", "incoming", "outgoing")
+    __slots__ = KINDS = ("incoming", "outgoing", "responses")
 
     def __init__(self, window: Window) -> None:
         self.outgoing = RequestsSent(window)
         self.incoming = BytesReceived(window)
-        self.answered = ResponsesReceived(window)
+        self.responses = ResponsesReceived(window)
 
 
 class _Topic:

@@ -33,7 +33,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 class BatchGroup:
-    """Batches whose records lie in one piece of memory: either in `view` itself, or unpacked and joined."""
+    """Batches whose records are in one piece of memory: either in `view` itself, or decompressed and joined."""
 
     def __init__(self, view: memoryview) -> None:
         self.headers: list[BatchHeader] = []
@@ -78,9 +78,9 @@ class BatchGroup:
         counts = np.array([header.records_count for header in self.headers], dtype=np.int64)
         remaining, previous = self._records, -1
         while True:
-            asked = np.minimum(counts, ROWS_AT_ONCE) if len(counts) == 1 else counts
-            decoded = decode_v2(data, positions, ends, asked, HEADERS_AT_ONCE)
-            part = _Part(self.headers, decoded, asked, previous)
+            requested = np.minimum(counts, ROWS_AT_ONCE) if len(counts) == 1 else counts
+            decoded = decode_v2(data, positions, ends, requested, HEADERS_AT_ONCE)
+            part = _Part(self.headers, decoded, requested, previous)
             batch = part.build(data)
             if batch.num_rows:
                 yield batch
@@ -88,7 +88,7 @@ class BatchGroup:
                 raise part.corrupt(part.reason)
             if decoded.stop < 0 and part.rows == remaining:
                 return
-            if len(counts) > 1 or part.rows == remaining or (part.rows < int(asked[0]) and not decoded.full):
+            if len(counts) > 1 or part.rows == remaining or (part.rows < int(requested[0]) and not decoded.full):
                 raise part.stopped(data, positions, ends)
             # One batch has more rows or headers than are decoded at once: continue with the next ones.
             remaining, previous = remaining - part.rows, int(decoded.offset_deltas[-1])
@@ -99,13 +99,13 @@ class BatchGroup:
 class _Part:
     """The records that one call decoded. `rows` counts those without a fault; `reason` says what is wrong with the next one."""
 
-    def __init__(self, headers: list[BatchHeader], decoded: DecodedV2, asked: Int64Array, previous: int) -> None:
+    def __init__(self, headers: list[BatchHeader], decoded: DecodedV2, requested: Int64Array, previous: int) -> None:
         self.reason = ""
         self.rows = len(decoded.offset_deltas)
         self._headers = headers
         self._decoded = decoded
-        self._asked_ends = np.cumsum(asked)
-        self._ends = np.minimum(self._asked_ends, self.rows)
+        self._requested_ends = np.cumsum(requested)
+        self._ends = np.minimum(self._requested_ends, self.rows)
         self._sizes = self._ends.copy()
         self._sizes[1:] -= self._ends[:-1]
         self._previous = previous
@@ -186,7 +186,7 @@ class _Part:
     def stopped(self, data: ByteArray, positions: Int64Array, ends: Int64Array) -> CorruptRecord:
         """Return the error for the position at which decoding stopped."""
         stop = self._decoded.stop
-        batch = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
+        batch = int(np.searchsorted(self._requested_ends, self.rows, side="right"))
         if batch < len(ends) and stop >= positions[batch]:
             return self.corrupt(why_malformed(data[stop : ends[batch]].data))
         batch = int(np.searchsorted(ends, stop, side="right"))
@@ -195,7 +195,7 @@ class _Part:
     def corrupt(self, reason: str, batch: int | None = None) -> CorruptRecord:
         """Return the error for the row after the right ones; `batch` is its index, if it is not the batch of this row."""
         if batch is None:
-            batch = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
+            batch = int(np.searchsorted(self._requested_ends, self.rows, side="right"))
         begin = int(self._ends[batch] - self._sizes[batch])
         previous = self._previous if batch == 0 else -1
         if self.rows > begin:

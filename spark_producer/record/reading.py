@@ -1,6 +1,6 @@
-"""The conversion of record batches of every format to Arrow columns, and to single records for people.
+"""Converts record batches of every format to Arrow columns, and to single records for people.
 
-Whatever the bytes are, the only error is `CorruptRecord`, which names the offset and the reason; the rows before the damage
+For any bytes the only error is `CorruptRecord`, which names the offset and the reason; the rows before the damage
 are yielded first. An incomplete batch at the end is left out, which is legal in Fetch.
 """
 
@@ -21,7 +21,7 @@ from spark_producer.record.message_reader import MessageRun
 from spark_producer.record.record_columns import MAX_DATA_BYTES
 
 DECOMPRESSED_LIMIT = 1 << 27
-"""The bytes to which one batch may unpack unless the caller says otherwise; data of a thousandth of this size can claim it."""
+"""Default maximum of the decompressed bytes of one batch; data of a thousandth of this size can claim it."""
 
 
 class ConsumerRecord(NamedTuple):
@@ -47,11 +47,11 @@ def read_records(
     Header keys are text; bytes in them that are not UTF-8 become U+FFFD, as in Java's consumer.
 
     Args:
-        data: The batches as they lie in a log, of formats V0, V1 and V2 in any mixture, compressed or not.
+        data: The batches as in a log, of formats V0, V1 and V2 in any mixture, compressed or not.
         verify_crc: Whether each batch is compared with its checksum.
-        limit: The bytes to which one batch may unpack, at most 2 GiB.
-        max_size: The bytes that one batch may have before it is unpacked, at most 2 GiB.
-        aborted: (producer id, first offset) of each aborted transaction, as Fetch answers with isolation level
+        limit: Maximum decompressed bytes of one batch, at most 2 GiB.
+        max_size: Maximum bytes of one batch before it is decompressed, at most 2 GiB.
+        aborted: (producer id, first offset) of each aborted transaction, as in a Fetch response with isolation level
             read_committed; their records are left out. Control batches are always left out.
 
     Raises:
@@ -66,7 +66,7 @@ def read_records(
 def _parts(
     view: memoryview, verify_crc: bool, limit: int, max_size: int, aborted: AbortedTransactions
 ) -> Iterator[BatchGroup | MessageRun]:
-    """Yield the parts that are decoded together. If there is damage, the whole batches before it are yielded first."""
+    """Yield the parts that are decoded together. The whole batches before any damage are yielded first."""
     group = BatchGroup(view)
     try:
         for entry in entries(view, max_size):

@@ -107,7 +107,7 @@ def first_invalid_utf8(values: BinaryArray) -> int:
 def invalid_utf8(values: BytesArray) -> BoolArray:
     """Return which values of a binary array are not UTF-8; nulls count as UTF-8. Each distinct value is checked once."""
     encoded = values.dictionary_encode()
-    wrong = np.array([False, *map(_is_no_text, _distinct(encoded))])
+    wrong = np.array([False, *map(_is_invalid_utf8, _distinct(encoded))])
     found: BoolArray = wrong[numbers(encoded.indices, nulls=-1) + 1]
     return found
 
@@ -116,7 +116,7 @@ def _distinct(encoded: pa.DictionaryArray[Any, Any]) -> list[bytes]:
     return cast("list[bytes]", encoded.dictionary.to_pylist())
 
 
-def _is_no_text(value: bytes) -> bool:
+def _is_invalid_utf8(value: bytes) -> bool:
     try:
         value.decode()
     except UnicodeDecodeError:

@@ -88,7 +88,7 @@ def test_a_connection_that_goes_silent(spark: SparkSession, proxied: ProxiedBrok
         ),
         (
             {"kafka.buffer.memory": 65_536, "kafka.max.block.ms": 1_500},
-            r"bytes became free within 1\.500 s \(kafka\.max\.block\.ms\)",
+            r"bytes did not become free within 1\.500 s \(kafka\.max\.block\.ms\)",
         ),
     ],
     ids=["no answer in time", "no room for rows in time"],
