@@ -343,7 +343,7 @@ def test_dir7_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pyte
             {"ledger_dirs": ("a",), "storage_engine": "segments"},
             "engine is 'segments', and only 'tiered' has ledger_dirs",
         ),
-        ({"storage_engine": "tiered", "ledger_dirs": ("a", "./a")}, r"must differ; they are 'a', './a'"),
+        ({"storage_engine": "tiered", "ledger_dirs": ("a", "./a")}, r"must differ, and are 'a', './a'"),
         ({"storage_engine": "tiered", "ledger_dirs": ("a", "")}, "must differ"),
         ({"storage_engine": "tiered", "ledger_dirs": ("a",), "journal_dir": "a"}, "must differ"),
     ],
