@@ -83,8 +83,10 @@ def as_table(results: Iterable[Result]) -> str:
         counts[row][column][result.verdict] += 1
     ordered = sorted(columns)
     lines = ["| the process is stopped at | " + " | ".join(ordered) + " |", "|" + " --- |" * (len(ordered) + 1)]
+    alike: dict[str, list[str]] = defaultdict(list)
     for row, found in counts.items():
-        lines.append("| " + " | ".join([row, *(_cell(found[column]) for column in ordered)]) + " |")
+        alike[" | ".join(_cell(found[column]) for column in ordered)].append(row)
+    lines += [f"| {'<br>'.join(rows)} | {cells} |" for cells, rows in alike.items()]
     total = sum((counter for row in counts.values() for counter in row.values()), Counter[str]())
     lines += ["", "; ".join(f"{WORDS[word]}: {count}" for word, count in sorted(total.items())) + "."]
     return "\n".join(lines) + "\n"
