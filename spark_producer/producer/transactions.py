@@ -98,7 +98,7 @@ class Transactions:
 
     def mark_abortable(self, error: BaseException) -> None:
         """Let the transaction only be aborted: a row was refused before it was queued, so the transaction lacks it."""
-        self._manager.asked.append(Operation(TxnCall.MARK_ABORTABLE, error))
+        self._manager.calls.append(Operation(TxnCall.MARK_ABORTABLE, error))
         self._wakeup()
 
     def check_may_flush(self) -> None:
@@ -291,7 +291,7 @@ class Transactions:
             found = Operation(call, argument)
             if call in REPEATED:  # each of the others is one of its own: threads may send different offsets at once
                 self._unfinished = found
-            self._manager.asked.append(found)
+            self._manager.calls.append(found)
         elif found.call is not call:
             raise IllegalState(
                 f"{call.value}() was called before {found.call.value}() had its result: call {found.call.value}() again, "
@@ -300,7 +300,7 @@ class Transactions:
         elif call is TxnCall.BEGIN and found.caller not in (None, threading.get_ident()):
             raise IllegalState("begin_transaction() was called while another thread was beginning a transaction")
         elif not found.seen:
-            self._manager.asked.append(found)  # Ctrl-C may have struck before this was done
+            self._manager.calls.append(found)  # Ctrl-C may have struck before this was done
         return found
 
     def _too_late(self, call: TxnCall, timeout: float | None) -> TransactionTimeout:

@@ -1,6 +1,6 @@
-"""What to send next, and what an answer means: pure decisions, every method takes `now`.
+"""Decides which requests to send next, and the result of each response. All methods take the time `now`.
 
-Owns: the cluster metadata and its refresh, the producer id and the sequences, the choice of batches for a request, and retries.
+Owns: the cluster metadata and its refresh, the producer id and sequence numbers, the batches of a request, and retries.
 Must not know: sockets and threads. It sees the network through `NetworkView`, and returns requests.
 """
 

@@ -1,7 +1,7 @@
-"""The functions that make a new snapshot of the cluster from an old one and an answer, and leave the old one unchanged.
+"""Creates a new snapshot of the cluster from the previous one and a response.
 
-Brokers may lag behind each other, so the leader with the newest epoch counts (KIP-320). Leaders that the answer to a refused
-Produce request names count too (KIP-951).
+The metadata of a broker may be stale, so the leader with the newest epoch counts (KIP-320). Leaders in the response to a failed
+Produce request count too (KIP-951).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from spark_producer.protocol.messages import MetadataResponse, MetadataResponseT
 
 
 def describe(response: MetadataResponse, cluster: Cluster) -> dict[str, TopicInfo]:
-    """Return the topics of an answer, also those with an error. Leaders already known with a newer epoch are kept."""
+    """Return the topics of a response, including those with an error. Known leaders with a newer epoch are kept."""
     return {topic.name: _topic(topic, cluster.topics.get(topic.name)) for topic in response.topics if topic.name}
 
 
 def merge(
-    cluster: Cluster, response: MetadataResponse, asked: Collection[str], told: Mapping[str, TopicInfo]
+    cluster: Cluster, response: MetadataResponse, requested: Collection[str], described: Mapping[str, TopicInfo]
 ) -> Cluster:
-    """Return the snapshot after an answer about the topics `asked`, without those that are missing in it or have an error."""
+    """Return the snapshot after a response for the topics `requested`, without those that it lacks or that have an error."""
     topics = dict(cluster.topics)
-    for name in asked:
-        info = told.get(name)
+    for name in requested:
+        info = described.get(name)
         if info is None or info.error_code:
             topics.pop(name, None)
         else:
@@ -37,9 +37,9 @@ def merge(
 def apply_hints(
     cluster: Cluster, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, Node]
 ) -> Cluster:
-    """Return the snapshot with the leaders and epochs that the answers to refused Produce requests name (KIP-951).
+    """Return the snapshot with the leaders and epochs of failed Produce responses (KIP-951).
 
-    A leader counts if its epoch is newer than the known one, and if its address is known.
+    A leader counts if its epoch is newer than the known one, and its address is known.
     """
     nodes = {**cluster.nodes, **endpoints}
     topics = dict(cluster.topics)
@@ -56,11 +56,11 @@ def apply_hints(
 
 
 def _topic(topic: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
-    """Return what is known of a topic after an answer; the same object as before if nothing differs.
+    """Return the topic after a response; the known object if nothing differs.
 
-    A partition keeps its known leader if the answer names an older epoch. A topic that was made anew keeps nothing. An answer
-    that leaves partitions out, or has one twice, is not used, because rows would go to other partitions than their keys say: the
-    topic is treated as if it were still being made.
+    A partition keeps its known leader if the response has an older epoch. A recreated topic keeps nothing. A response without
+    some partitions, or with one twice, is not used, because rows would go to other partitions than those of their keys: the topic
+    is treated as if it were still being created.
     """
     if known and known.topic_id != topic.topic_id:
         known = None

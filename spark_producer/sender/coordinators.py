@@ -1,4 +1,4 @@
-"""Which brokers coordinate the transactional id and the consumer groups, as far as is known."""
+"""The known coordinators of the transactional id and of consumer groups."""
 
 from __future__ import annotations
 
@@ -12,73 +12,73 @@ from spark_producer.protocol.messages.groups import FindCoordinatorResponse, Fou
 
 
 class KeyType(enum.IntEnum):
-    """What a coordinator coordinates; the numbers are those of FindCoordinator."""
+    """The type of a coordinator's key, with the numbers of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class CoordinatorKey(NamedTuple):
-    """A group or a transactional id."""
+    """A consumer group or a transactional id."""
 
     kind: KeyType
     name: str
 
 
 class Coordinators:
-    """The nodes that coordinate keys.
+    """The coordinator node of each key.
 
-    A node is forgotten when it says that it is not the one, when its connection breaks, or when it has left the cluster.
+    A node is forgotten when it returns NOT_COORDINATOR, when its connection is closed, or when it has left the cluster.
     """
 
     def __init__(self) -> None:
         self._nodes: dict[CoordinatorKey, int] = {}
-        self._answers: dict[CoordinatorKey, int] = {}
-        """how many Metadata answers there were when a key was looked up last"""
+        self._responses: dict[CoordinatorKey, int] = {}
+        """the number of Metadata responses at the last lookup of each key"""
 
     def node_of(self, key: CoordinatorKey) -> int | None:
-        """Return the coordinator's node; None if it must be looked up."""
+        """Return the coordinator of a key; None if it must be looked up."""
         return self._nodes.get(key)
 
     def forget(self, key: CoordinatorKey) -> None:
-        """Have the coordinator of a key looked up again."""
+        """Forget the coordinator of a key."""
         self._nodes.pop(key, None)
 
-    def disconnected(self, node: int) -> None:
-        """Have the coordinators on a node looked up again."""
-        self._nodes = {key: its for key, its in self._nodes.items() if its != node}
+    def on_disconnect(self, node: int) -> None:
+        """Forget the coordinators on a node."""
+        self._nodes = {key: known for key, known in self._nodes.items() if known != node}
 
-    def has_left(self, key: CoordinatorKey, nodes: Container[int], answers: int) -> bool:
-        """Whether the coordinator's node is none of `nodes`, which Metadata answer number `answers` names, after the lookup.
+    def has_left(self, key: CoordinatorKey, nodes: Container[int], responses: int) -> bool:
+        """Return whether the coordinator is missing in `nodes`, those of Metadata response number `responses`, after its lookup.
 
-        Until such an answer it may be a node that has just joined.
+        Without such a response it may be a node that has just joined.
         """
         node = self._nodes.get(key)
-        return node is not None and node not in nodes and answers > self._answers[key]
+        return node is not None and node not in nodes and responses > self._responses[key]
 
-    def found(self, key: CoordinatorKey, answer: FindCoordinatorResponse, answers: int) -> FoundCoordinator:
-        """Take in an answer about a key, and return it in the form of version 4, where it may be an error.
+    def on_response(self, key: CoordinatorKey, response: FindCoordinatorResponse, responses: int) -> FoundCoordinator:
+        """Store the coordinator of a response, and return it, or its error, in the form of version 4.
 
-        `answers` is how many Metadata answers there were before.
+        `responses` is the number of Metadata responses so far.
 
         Raises:
-            RemoteProtocolError: the answer is about another key, or about several.
+            RemoteProtocolError: the response has another key, or several.
         """
-        if answer.coordinators:
-            if len(answer.coordinators) > 1 or answer.coordinators[0].key != key.name:
+        if response.coordinators:
+            if len(response.coordinators) > 1 or response.coordinators[0].key != key.name:
                 raise RemoteProtocolError(
-                    f"a broker was asked for one coordinator, that of {key.name!r}, and named others"
+                    f"the FindCoordinator response lacks the coordinator of {key.name!r}, or has others"
                 )
-            (told,) = answer.coordinators
+            (coordinator,) = response.coordinators
         else:
-            told = FoundCoordinator(
-                key.name, answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
+            coordinator = FoundCoordinator(
+                key.name, response.node_id, response.host, response.port, response.error_code, response.error_message
             )
-        if not told.error_code:
-            self._nodes[key], self._answers[key] = told.node_id, answers
-        return told
+        if not coordinator.error_code:
+            self._nodes[key], self._responses[key] = coordinator.node_id, responses
+        return coordinator
 
 
 def find_coordinator_request(key: CoordinatorKey) -> FindCoordinatorRequest:
-    """Return the request for the coordinator of a key, in the form of all versions."""
+    """Return the request for the coordinator of a key, for all versions."""
     return FindCoordinatorRequest(key.name, int(key.kind), (key.name,))

@@ -1,4 +1,4 @@
-"""The counts of what happened to batches: the numbers and offset ranges since the last report, and the metrics of batches."""
+"""Counts the delivery of batches: numbers and offset ranges since the last report, and the metrics of batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 
 
 class DeliveryCounts:
-    """The counts of delivery. The I/O thread writes them; a task thread takes them after a flush, when nothing is under way."""
+    """The counts of delivery. The I/O thread writes them; a task thread takes them after a flush, when nothing is in flight."""
 
     def __init__(self, metrics: ProducerMetrics) -> None:
         self._metrics = metrics
@@ -21,14 +21,14 @@ class DeliveryCounts:
         self.retries = 0
 
     def drained(self, batches: list[ProducerBatch], now: float) -> None:
-        """Count the batches that were drained for a node that was ready; they make one request, or none if there are none."""
+        """Count the batches that were drained for a ready node, which make one request."""
         records = 0
         for batch in batches:
             records += batch.records_count
             size = batch.position - batch.begin
             sent = size - HEADER_SIZE
             encoded = round(sent / batch.compression_ratio) if batch.codec else sent
-            largest = batch.max_record_size + HEADER_SIZE  # Java's bound includes the overhead of a batch
+            largest = batch.max_record_size + HEADER_SIZE  # Java's upper bound includes the overhead of a batch
             self._metrics.batch_drained(
                 batch.queue.topic_partition.topic,
                 batch.records_count,
@@ -44,20 +44,20 @@ class DeliveryCounts:
             self.requests += 1
 
     def retried(self, batch: ProducerBatch, now: float) -> None:
-        """Count a batch that is queued again."""
+        """Count a batch that is queued again for a retry."""
         self.retries += 1
         self._metrics.batch_retried(batch.topic_partition.topic, batch.records_count, now)
 
     def was_split(self, now: float) -> None:
-        """Count a batch that was too large and is split."""
+        """Count a batch that was too large and was split."""
         self._metrics.batch_split(now)
 
     def failed(self, batch: ProducerBatch, now: float, *, again: bool = False) -> None:
-        """Count a batch that is given up. `again` says that it was given up before, and the broker refuses it now."""
+        """Count a failed batch. With `again` it has expired before, and the broker rejects it now."""
         self._metrics.batch_failed(batch.topic_partition.topic, batch.records_count, now, again=again)
 
     def wrote(self, batch: ProducerBatch, base_offset: int, now: float) -> None:
-        """Count a batch that is in the log. `base_offset` is -1 if the broker did not say where."""
+        """Count an acknowledged batch. `base_offset` is -1 if the response lacks it."""
         records = batch.records_count
         self._metrics.batch_delivered(records, batch.position - batch.begin, now - batch.created, now)
         self._records += records
@@ -75,7 +75,7 @@ class DeliveryCounts:
                 self._ranges[tp] = known.merge(OffsetRange(base_offset, last, records))
 
     def take(self) -> WriteReport:
-        """Return the report, and begin to count from 0."""
+        """Return the report, and reset the counts."""
         report = WriteReport(self._ranges, self._records, self._bytes, self._batches, self.requests, self.retries)
         self._begin()
         return report

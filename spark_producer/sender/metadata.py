@@ -1,11 +1,12 @@
-"""The metadata of the cluster: when to ask the brokers for which topics, and what they answered (Kafka's ProducerMetadata).
+"""The metadata of the cluster: the Metadata requests, and the snapshot of their responses (Kafka's ProducerMetadata).
 
-There are two kinds of questions, and one question is in flight at a time. A *wish* names topics that a thread waits for. Only
-the answer to a question that was sent after the wish meets it, and only questions for wishes may create topics. A *refresh*
-names all topics in use; it is due when a leader was stale, or when the last answer is older than `max_age`.
+There are two types of requests, and one is in flight at a time. The first has the topics of waiting threads (`TopicWaiter`). A
+waiter is completed by the response to a request that was sent after it was created, and only these requests may create topics.
+The second is a *refresh* of all topics in use; it is due when a leader was stale, or when the last response is older than
+`max_age`.
 
-The snapshot of the cluster is replaced as a whole, so that any thread may read it. `topic_wait` says what an answer means to the
-thread that waits.
+The snapshot of the cluster is replaced as a whole, so that any thread may read it. `network.metadata_wait` evaluates a response
+for a waiting thread.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from spark_producer.sender.topic_ids import TopicIds
 
 
 class TopicWaiter:
-    """Topics that a thread waits for. That thread creates the wish, and the I/O thread sets `answer` once."""
+    """The topics that a thread waits for. That thread creates the waiter, and the I/O thread sets `response` once."""
 
     __slots__ = ("done", "not_before", "response", "sent", "topics")
 
     def __init__(self, topics: frozenset[str], not_before: float) -> None:
         self.topics = topics
         self.not_before = not_before
-        """the time in seconds before which the question is not sent; 0 for at once, since only a repeated question pauses"""
+        """the earliest time of the request; 0 for the first request of a thread, which does not wait"""
         self.response: Mapping[str, TopicInfo] | None = None
-        """the topics as the answer describes them, with their error codes; those that it leaves out are missing"""
+        """the topics in the response, with their error codes"""
         self.done = False
-        """set when the thread no longer waits for an answer, for whatever reason"""
+        """set when the thread no longer waits"""
         self.sent = False
-        """set by the I/O thread, when the question is sent"""
+        """set by the I/O thread when the request is sent"""
 
 
 class InFlightMetadataRequest(NamedTuple):
-    """The question in flight. Its answer meets the `waiters`. `refresh` says that it names all topics in use."""
+    """The request in flight. Its response completes the `waiters`. With `refresh` it has all topics in use."""
 
     topics: Set[str]
     waiters: tuple[TopicWaiter, ...]
@@ -49,9 +50,10 @@ class InFlightMetadataRequest(NamedTuple):
 
 
 class Metadata:
-    """Asks when a thread waits for topics, when a leader was stale, or when the last answer is older than `max_age` seconds.
+    """Requests metadata when a thread waits for topics, when a leader was stale, or when the last response is `max_age` seconds
+    old.
 
-    A topic that was not written to for `max_idle` seconds is forgotten when the next refresh is due. Only the I/O thread calls
+    A topic that was not written to for `max_idle` seconds is forgotten at the next refresh. Only the I/O thread calls
     the methods, except for `request_topics` and `use`.
     """
 
@@ -65,57 +67,57 @@ class Metadata:
     ) -> None:
         self.cluster = Cluster({}, {})
         self.response_count = 0
-        """the number of questions that were answered"""
+        """the number of responses"""
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
         self._posted: deque[TopicWaiter] = deque()
-        """wishes that the I/O thread has not seen yet"""
+        """the waiters that the I/O thread has not seen yet"""
         self._waiters: list[TopicWaiter] = []
         self._nodes_wanted = False
-        self._late: set[str] = set()
-        """topics whose thread stopped waiting before the question was sent; they are asked for once, for its next call"""
+        self._abandoned_topics: set[str] = set()
+        """topics whose thread stopped waiting before the request was sent; they are requested once, for its next call"""
         self._used: dict[str, float] = {}
-        """the topics in use, which a refresh asks for, and when rows for them were last queued"""
+        """the topics in use, which a refresh requests, and the time when rows for them were last queued"""
         self._forgotten: set[str] = set()
         self._in_flight: InFlightMetadataRequest | None = None
         self._waiters_last = False
-        """whether the last question was for wishes, since a refresh that is due takes turns with them"""
+        """whether the last request was for waiters, since a refresh that is due takes turns with them"""
         self._due_at = float("inf")
         self._not_before = 0.0
         self._attempts = 0
         self._in_flight_node = NO_LEADER
-        """the node that the question in flight was sent to"""
+        """the node of the request in flight"""
         self._stale_epochs = StaleLeaderEpochs()
         self._missing = MissingPartitions()
         self._topic_ids = TopicIds()
         self._rebootstrap_after = rebootstrap_after
-        """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None for never"""
+        """seconds without a response before the bootstrap servers are used again (KIP-1102); None for never"""
         self._unanswered_since: float | None = None
         self._last_response_at: float | None = None
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
     def request_topics(self, *topics: str, not_before: float = 0.0) -> TopicWaiter:
-        """Ask for these topics, and return the wish that will hold the answer. The caller must wake the I/O thread."""
+        """Request these topics, and return the waiter for the response. The caller must wake the I/O thread."""
         waiter = TopicWaiter(frozenset(topics), not_before)
         self._posted.append(waiter)
         return waiter
 
     def use(self, topic: str, now: float) -> None:
-        """Note that rows for this topic are about to be queued."""
+        """Record that rows for this topic are about to be queued."""
         self._used[topic] = now
 
     def existed(self, topic: str) -> bool:
-        """Return whether this topic, which may be written to, is there or was there before."""
-        return self._topic_ids.knows(topic)
+        """Return whether this topic exists, or has existed since the producer used it."""
+        return self._topic_ids.existed(topic)
 
     # --- the I/O thread ---------------------------------------------------------------------------------------------
 
     def request_leaders(self, topics: Set[str], now: float) -> None:
-        """Ask for topics whose batches wait for leaders, even if a topic was forgotten meanwhile.
+        """Request topics whose batches wait for leaders, even if a topic was forgotten meanwhile.
 
-        The sender calls this again as long as they wait, so a question for them that is already in flight is enough.
+        The sender repeats this call while batches wait, so a request for them that is in flight already is enough.
         """
         for topic in topics:
             self._used[topic] = now
@@ -124,35 +126,35 @@ class Metadata:
             self.request_update()
 
     def absence(self, tp: TopicPartition, now: float) -> Absence | None:
-        """Return why a partition does not exist, once enough brokers have said so for long enough; else None.
+        """Return the absence of a partition, once enough brokers have confirmed it for long enough; else None.
 
-        Only topics that were sought are judged.
+        It is only found for topics of `request_leaders`.
         """
         return self._missing.absence(tp, self.cluster.nodes, now)
 
     def other_nodes(self) -> list[int]:
-        """Return the nodes that should be asked next, because they have not been asked about topics that may be missing."""
+        """Return the preferred nodes of the next request: those without a response yet about topics that may be missing."""
         return self._missing.other_nodes(self.cluster.nodes)
 
     def request_nodes(self) -> None:
-        """Ask which nodes there are, even if there is no topic to ask for."""
+        """Request the nodes of the cluster, even if there is no topic to request."""
         self._nodes_wanted = self._in_flight is None
 
     def request_update(self) -> None:
-        """Ask again as soon as the backoff allows, because the snapshot is stale."""
+        """Schedule a refresh as soon as the backoff allows, because the snapshot is stale."""
         if self._used:
             self._due_at = 0.0
 
     def age(self, now: float) -> float:
-        """Return the seconds since the last answer; 0 before the first."""
+        """Return the seconds since the last response; 0 before the first one."""
         return 0.0 if self._last_response_at is None else now - self._last_response_at
 
     def due_at(self) -> float | None:
-        """Return when to ask next; None while an answer is awaited, or if there is nothing to ask for."""
+        """Return the time of the next request; None while one is in flight, or if there is nothing to request."""
         self._take_posted()
         if self._in_flight is not None:
             return None
-        if self._late:
+        if self._abandoned_topics:
             return 0.0
         times = [waiter.not_before for waiter in self._waiters]
         if self._nodes_wanted:
@@ -162,7 +164,7 @@ class Metadata:
         return min(times, default=None)
 
     def request(self, now: float, node: int = NO_LEADER) -> MetadataRequest | None:
-        """Return the question to `node`, if it is time to ask one and there is a topic to ask for; else None."""
+        """Return the request to `node`, if one is due and has topics; else None."""
         if self._in_flight is not None:
             return None
         self._in_flight_node = node
@@ -170,12 +172,14 @@ class Metadata:
         waiters = tuple(waiter for waiter in self._waiters if waiter.not_before <= now)
         due = max(self._due_at, self._not_before) <= now
         if due:
-            self._forget_idle(now)  # this comes first, since a refresh without topics must not take the turn of a wish
+            self._forget_idle(now)  # first, since a refresh without topics must not take the turn of a waiter
         refresh = due and bool(self._used)
-        self._waiters_last = bool(waiters or self._late) and not (refresh and self._waiters_last)
+        self._waiters_last = bool(waiters or self._abandoned_topics) and not (refresh and self._waiters_last)
         if self._waiters_last:
-            topics = dict.fromkeys(topic for waiter in waiters for topic in waiter.topics) | dict.fromkeys(self._late)
-            self._late.clear()
+            topics = dict.fromkeys(topic for waiter in waiters for topic in waiter.topics) | dict.fromkeys(
+                self._abandoned_topics
+            )
+            self._abandoned_topics.clear()
             return self._send_request(topics, waiters, now, may_create=True)
         if refresh:
             return self._send_request(self._used.copy(), (), now, may_create=False)
@@ -186,12 +190,12 @@ class Metadata:
         )
 
     def _take_posted(self) -> None:
-        """Take in the posted wishes, and drop those that no thread waits for, even while no broker can be asked."""
+        """Take the posted waiters, and drop those that no thread waits for, even while no broker is available."""
         while self._posted:
             self._waiters.append(self._posted.popleft())
         for waiter in self._waiters:
             if waiter.done and not (waiter.sent or waiter.not_before):
-                self._late |= waiter.topics
+                self._abandoned_topics |= waiter.topics
         self._waiters = [waiter for waiter in self._waiters if not waiter.done]
 
     def _send_request(
@@ -205,13 +209,13 @@ class Metadata:
         refresh = not may_create or self._used.copy().keys() <= topics.keys()
         self._in_flight = InFlightMetadataRequest(topics.keys(), waiters, refresh)
         if refresh:
-            self._due_at = float("inf")  # the next refresh is for what is found to be stale from now on
+            self._due_at = float("inf")  # the next refresh is for leaders found to be stale from now on
         if self._unanswered_since is None:
             self._unanswered_since = now
         return MetadataRequest(tuple(MetadataRequestTopic(name=topic) for topic in topics), may_create)
 
     def on_failure(self, now: float) -> None:
-        """Plan to ask again after a pause, because no broker answered."""
+        """Schedule the request again after the backoff, because no broker answered."""
         request, self._in_flight = self._in_flight, None
         self._pause(now)
         if request is not None:
@@ -235,22 +239,22 @@ class Metadata:
         self._unanswered_since = None
         self._last_response_at = now
         self.response_count += 1
-        recreated = self._stale_epochs.believed(response, self.cluster.topics, now)
+        recreated = self._stale_epochs.recreated(response, self.cluster.topics, now)
         described = describe(response, self.cluster.without(recreated) if recreated else self.cluster)
-        self._missing.answered(request.topics, described, self._in_flight_node, now)
-        self._topic_ids.answered(described, recreated)
+        self._missing.on_response(request.topics, described, self._in_flight_node, now)
+        self._topic_ids.update(described, recreated)
         cluster = merge(self.cluster, response, request.topics, described)
         self._missing.watch(
-            [name for name, info in described.items() if info.error_code and self._topic_ids.knows(name)]
+            [name for name, info in described.items() if info.error_code and self._topic_ids.existed(name)]
         )
-        moved, self.cluster = cluster is not self.cluster, cluster
+        changed, self.cluster = cluster is not self.cluster, cluster
         self._complete_waiters(request, described, now)
-        return self._schedule(request, described, moved, now)
+        return self._schedule(request, described, changed, now)
 
     def apply_leader_hints(
         self, hints: Mapping[TopicPartition, tuple[int, int]], endpoints: Mapping[int, Node]
     ) -> None:
-        """Take in the leaders and epochs that the answers to refused Produce requests name (KIP-951)."""
+        """Apply the leaders and epochs of failed Produce responses (KIP-951)."""
         self.cluster = apply_hints(self.cluster, hints, endpoints)
 
     def take_forgotten(self) -> set[str]:
@@ -259,16 +263,16 @@ class Metadata:
         return taken
 
     def take_recreated(self) -> set[str]:
-        """Return the topics that were deleted and created again since the last call."""
+        """Return the topics that were recreated since the last call."""
         return self._topic_ids.take_recreated()
 
     def rebootstrap_due(self, now: float) -> bool:
-        """Return whether the nodes have been asked for too long without an answer (KIP-1102)."""
+        """Return whether requests have had no response for `rebootstrap_after` seconds (KIP-1102)."""
         after, since = self._rebootstrap_after, self._unanswered_since
         return after is not None and since is not None and now - since >= after and bool(self.cluster.nodes)
 
     def rebootstrap(self, now: float) -> None:
-        """Forget all nodes, so that the bootstrap servers are asked again (KIP-899). The topics are kept."""
+        """Forget all nodes, so that the bootstrap servers are used again (KIP-899). The topics are kept."""
         if self._rebootstrap_after is not None and self.cluster.nodes:
             self.cluster = self.cluster.replace(nodes={})
             self._unanswered_since = now
@@ -277,7 +281,7 @@ class Metadata:
     def _complete_waiters(
         self, request: InFlightMetadataRequest, described: Mapping[str, TopicInfo], now: float
     ) -> None:
-        """Meet the wishes. Topics that were asked for and exist are in use from now on."""
+        """Complete the waiters. Requested topics that exist are in use from now on."""
         for topic in request.topics:
             if topic in self.cluster.topics:
                 self._used.setdefault(topic, now)
@@ -286,17 +290,17 @@ class Metadata:
             waiter.done = True
 
     def _schedule(
-        self, request: InFlightMetadataRequest, described: Mapping[str, TopicInfo], moved: bool, now: float
+        self, request: InFlightMetadataRequest, described: Mapping[str, TopicInfo], changed: bool, now: float
     ) -> None:
-        """Set when the next refresh is due. It does not ask for a wish's topic that does not exist: the waiting thread does."""
-        there = self.cluster.topics
-        settled = all(
-            _settled(described.get(topic)) for topic in request.topics if topic in there or not request.waiters
+        """Set the time of the next refresh. A waiter's topic that does not exist is requested by its thread, not by a refresh."""
+        existing = self.cluster.topics
+        stable = all(
+            _is_stable(described.get(topic)) for topic in request.topics if topic in existing or not request.waiters
         )
-        self._due_at = min(self._due_at, now + self._max_age) if settled else 0.0
-        if settled and moved:
+        self._due_at = min(self._due_at, now + self._max_age) if stable else 0.0
+        if stable and changed:
             self._attempts, self._not_before = 0, now
-        elif request.refresh or not settled:
+        elif request.refresh or not stable:
             self._pause(now)
 
     def _forget_idle(self, now: float) -> None:
@@ -314,8 +318,8 @@ class Metadata:
         self._attempts += 1
 
 
-def _settled(info: TopicInfo | None) -> bool:
-    """Return whether no news of a topic is expected soon. One that has vanished, or is refused, is asked for again by a wish."""
+def _is_stable(info: TopicInfo | None) -> bool:
+    """Return whether a topic needs no early refresh. Waiters request one that does not exist, or has a permanent error."""
     if info is None:
         return False
     if info.error_code:

@@ -1,8 +1,8 @@
 """Distinguishes a partition that no longer exists from one that the brokers do not know yet.
 
-A single answer proves nothing: the metadata of a broker may lag some seconds behind the controller, above all when the broker or
-the topic is new. A topic id does not help either, since such a broker has the id of the former topic. A topic never loses
-partitions, so fewer of them mean that it was deleted and created again.
+A single response proves nothing: the metadata of a broker may be some seconds older than that of the controller, above all when
+the broker or the topic is new. A topic id does not help either, since such a broker has the id of the previous topic. A topic
+never loses partitions, so fewer of them mean that it was deleted and created again.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from spark_producer.errors import BrokerError, TopicNotFound, broker_error
 from spark_producer.sender.stale_leader_epochs import MAX_BROKER_LAG_S
 
 CONFIRMED_AFTER = MAX_BROKER_LAG_S
-"""Seconds without an answer that has the partition, before it counts as missing."""
+"""Minimum seconds without a response that has the partition, before it counts as missing."""
 
 MIN_RESPONSES = 3
-"""The minimum number of answers that must agree."""
+"""Minimum number of responses that must agree."""
 
 MIN_BROKERS = 3
-"""The minimum number of brokers that must agree, or all if there are fewer, since the metadata of one may lag."""
+"""Minimum number of brokers that must agree, or all if there are fewer, since the metadata of one may be stale."""
 
 FEW_BROKERS_AFTER = 30.0
-"""Seconds after which fewer brokers are enough, because the others cannot be asked."""
+"""Seconds after which fewer brokers are enough, because the others are unavailable."""
 
 MAX_RESPONSES = 128
-"""The maximum number of answers that are remembered of each topic; with the default backoff they come once a second."""
+"""Maximum number of responses that are kept for each topic; with the default backoff there is one per second."""
 
 FORGOTTEN_AFTER = 120.0
-"""Seconds after which an answer no longer counts."""
+"""Seconds after which a response no longer counts."""
 
 
 WITHOUT_PARTITIONS = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.TOPIC_AUTHORIZATION_FAILED})
-"""The codes of a topic that has no partitions for us: without a right to it brokers name none, and rows would wait in vain."""
+"""The error codes of a topic without partitions for this producer, whose rows would wait until they expire."""
 
 
 class Absence(NamedTuple):
-    """A topic that lacks a partition, as brokers answer: the number of its partitions, 0 if there is no such topic."""
+    """A topic that lacks a partition: the number of its partitions, or 0 if the topic does not exist."""
 
     partitions: int
     code: Code = Code.NONE
-    """what the last answer said of the topic"""
+    """the error code of the topic in the last response"""
 
 
 class _TopicResponse(NamedTuple):
@@ -56,50 +56,50 @@ class _TopicResponse(NamedTuple):
 
 
 class MissingPartitions:
-    """Remembers what each broker has answered about topics that rows wait for. Only the I/O thread uses it."""
+    """Keeps the responses of each broker about topics that rows wait for. Only the I/O thread uses it."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, deque[_TopicResponse]] = {}
+        self._responses: dict[str, deque[_TopicResponse]] = {}
 
     def watch(self, topics: Collection[str]) -> None:
-        """Begin to remember the answers about these topics, whose batches have no leader."""
+        """Begin to keep the responses about these topics, whose batches have no leader."""
         for topic in topics:
-            self._answers.setdefault(topic, deque(maxlen=MAX_RESPONSES))
+            self._responses.setdefault(topic, deque(maxlen=MAX_RESPONSES))
 
-    def answered(self, asked: Set[str], topics: Mapping[str, TopicInfo], node: int, now: float) -> None:
-        """Remember a broker's answer about the topics that it was `asked` for, and forget topics without recent answers.
+    def on_response(self, requested: Set[str], topics: Mapping[str, TopicInfo], node: int, now: float) -> None:
+        """Keep a broker's response about the `requested` topics, and forget topics without recent responses.
 
-        Only the answer that a topic does not exist or is refused to us, or one without an error, tells the number of its
-        partitions. After any other error, or an answer without the topic, the topic may exist, and its answers are forgotten.
+        The number of partitions is known from a response without an error, or with one of `WITHOUT_PARTITIONS`. After any other
+        error, or a response without the topic, the topic may exist, and its responses are forgotten.
         """
-        for topic in asked & self._answers.keys():
-            info, answers = topics.get(topic), self._answers[topic]
+        for topic in requested & self._responses.keys():
+            info, responses = topics.get(topic), self._responses[topic]
             if info is not None and (not info.error_code or info.error_code in WITHOUT_PARTITIONS):
                 count = 0 if info.error_code else len(info.leaders)
-                answers.append(_TopicResponse(now, node, count, Code(info.error_code)))
+                responses.append(_TopicResponse(now, node, count, Code(info.error_code)))
             else:
-                del self._answers[topic]
-        for topic, answers in list(self._answers.items()):
-            if answers and now - answers[-1].time > FORGOTTEN_AFTER:
-                del self._answers[topic]
+                del self._responses[topic]
+        for topic, responses in list(self._responses.items()):
+            if responses and now - responses[-1].time > FORGOTTEN_AFTER:
+                del self._responses[topic]
 
     def other_nodes(self, nodes: Collection[int]) -> list[int]:
-        """Return the nodes that have not answered yet about a topic of which another broker has."""
-        asked = [{answer.node for answer in answers} for answers in self._answers.values() if answers]
-        return [node for node in nodes if any(node not in those for those in asked)] if asked else []
+        """Return the nodes without a response about a topic that other nodes have responded about."""
+        responding = [{response.node for response in responses} for responses in self._responses.values() if responses]
+        return [node for node in nodes if any(node not in those for those in responding)] if responding else []
 
     def absence(self, tp: TopicPartition, nodes: Collection[int], now: float) -> Absence | None:
-        """Return the absence of a partition, once that is sure; else None. `nodes` are those of the cluster."""
-        answers = self._answers.get(tp.topic)
+        """Return the absence of a partition, once it is confirmed; else None. `nodes` are those of the cluster."""
+        responses = self._responses.get(tp.topic)
         agreeing: list[_TopicResponse] = []
-        for answer in reversed(answers or ()):
-            if answer.partitions > tp.partition or now - answer.time > FORGOTTEN_AFTER:
+        for response in reversed(responses or ()):
+            if response.partitions > tp.partition or now - response.time > FORGOTTEN_AFTER:
                 break
-            agreeing.append(answer)
+            agreeing.append(response)
         if len(agreeing) < MIN_RESPONSES:
             return None
         seconds = agreeing[0].time - agreeing[-1].time
-        brokers = {answer.node for answer in agreeing} & set(nodes)
+        brokers = {response.node for response in agreeing} & set(nodes)
         enough = len(brokers) >= min(MIN_BROKERS, len(nodes))
         if seconds < CONFIRMED_AFTER or not (enough or seconds >= FEW_BROKERS_AFTER):
             return None
@@ -107,7 +107,7 @@ class MissingPartitions:
 
 
 def missing_error(batch: ProducerBatch, absence: Absence, user: str = "") -> BrokerError:
-    """Return the error of a batch whose partition no longer exists, or whose topic `user` may not write to any more."""
+    """Return the error of a batch whose partition no longer exists, or whose topic `user` may no longer write to."""
     topic, partition = tp = batch.topic_partition
     records = "1 record" if batch.records_count == 1 else f"{batch.records_count} records"
     if absence.code is Code.TOPIC_AUTHORIZATION_FAILED:
@@ -120,7 +120,7 @@ def missing_error(batch: ProducerBatch, absence: Absence, user: str = "") -> Bro
         why = f"the partition no longer exists: the topic was deleted and created again, and has {count} now"
         advice = f"write the rows again, which distributes them over these, or add partitions up to {partition}"
     return TopicNotFound(
-        f"{records} for {tp} were not written, because {why}. All brokers that were asked have agreed for at least "
+        f"{records} for {tp} were not written: {why}. The brokers have agreed on that for at least "
         f"{CONFIRMED_AFTER:g} s. What to do: {advice}.",
         code=Code.UNKNOWN_TOPIC_OR_PARTITION,
         topic=topic,

@@ -1,7 +1,7 @@
-"""The state of queues, brokers and topics as the partitioners may see it, gathered when they ask for it.
+"""The state of queues, brokers and topics for partitioners, computed on demand.
 
-Task threads call this once per run of rows. Only then waiting batches are counted, over those partitions of the topic that have
-some, so it costs the sender nothing.
+Task threads call it once per run of rows. Waiting batches are counted only then, over the partitions that have some, so that the
+sender has no cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender
 
 MAX_TOPICS_FACTOR = 2
-"""If more than this many times as many topics are described as are in use, descriptions of topics not in use are dropped."""
+"""Maximum ratio of described topics to topics in use, above which descriptions of other topics are dropped."""
 
 
 class ProducerLoad:
@@ -39,10 +39,10 @@ class ProducerLoad:
 
 
 class KnownTopics:
-    """The topics as partitioners see them. A topic is described anew only when an answer has changed it, or the nodes."""
+    """The topics for partitioners. A topic is described again only if a response has changed it, or the nodes."""
 
     def __init__(self, metadata: Metadata, rack: str) -> None:
-        """`rack` is the producer's rack, or empty if racks play no part."""
+        """`rack` is the producer's rack; empty if racks are ignored."""
         self._metadata = metadata
         self._rack = rack
         self._described: dict[str, tuple[TopicInfo, Mapping[int, Node], TopicPartitions]] = {}
@@ -52,7 +52,7 @@ class KnownTopics:
         cluster = self._metadata.cluster
         known = self._described.get(name)
         if known is None or known[0] is not info or known[1] is not cluster.nodes:
-            # A leader whose address is unknown counts as none, as in `Cluster.leader_of`, because nothing can be sent to it.
+            # A leader whose address is unknown counts as none, as in `Cluster.leader_of`: nothing can be sent to it.
             leaders = tuple(leader if leader in cluster.nodes else NO_LEADER for leader in info.leaders)
             racks = {number: node.rack for number, node in cluster.nodes.items()}
             described = describe_topic(name, leaders, racks, self._rack)

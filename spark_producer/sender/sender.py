@@ -1,6 +1,6 @@
-"""The sender, which decides which requests to send now, and passes their answers on.
+"""The sender, which decides on the requests to send, and dispatches their responses.
 
-The order of a step is that of Kafka's Sender.runOnce. Only the I/O thread calls the sender.
+A step has the order of Kafka's Sender.runOnce. Only the I/O thread calls the sender.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ ID_REMEDIES = (
     "grant this user WRITE on a topic, which is enough since Kafka 2.8 (KIP-679), or IDEMPOTENT_WRITE on the cluster; or set "
     "kafka.enable.idempotence=false"
 )
-"""What to do if the brokers give us no producer id."""
+"""Advice for a request for a producer id that the brokers reject."""
 
 
 class SenderStep(NamedTuple):
-    """The requests to send now, at most one to a node, and the time to step again if nothing happens before.
+    """The requests to send now, at most one for each node, and the time of the next step without an event.
 
-    After a step with requests the caller steps again at once, because a node may take one more. If `wake_at` is None, the next
-    step comes only when something happens.
+    After a step with requests the caller steps again at once, because a node may accept one more. If `wake_at` is None, the next
+    step follows the next event.
     """
 
     requests: list[ClientRequest]
@@ -54,7 +54,7 @@ class SenderStep(NamedTuple):
 
 
 class Sender:
-    """Returns requests, given its state, an event and the time; it sends nothing itself."""
+    """Returns the requests for its state, an event and the time; it sends nothing itself."""
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class Sender:
         metrics: ProducerMetrics | None = None,
     ) -> None:
         self.metadata = metadata
-        self._backlog = accumulator.incomplete
+        self._incomplete = accumulator.incomplete
         self._drainer = accumulator.drainer
-        self._outcomes = accumulator.completion
+        self._completion = accumulator.completion
         self._settings = settings
         self._identity = ProducerIdentity(accumulator, backoff, enabled=settings.idempotent)
         self.transactions: TransactionManager | None = None
-        self._dialog: TransactionRequestLoop | None = None
+        self._request_loop: TransactionRequestLoop | None = None
         transactional = settings.transactional_id is not None
         if transactional:
-            self.transactions, self._dialog = self._transactional(accumulator, backoff)
+            self.transactions, self._request_loop = self._transactional(accumulator, backoff)
         self._sequencer = Sequencer(self._identity, transactional=transactional)
-        self._answers = ProduceResponseHandler(
+        self._responses = ProduceResponseHandler(
             accumulator,
             metadata,
             self._sequencer,
@@ -86,62 +86,62 @@ class Sender:
             settings.user,
             self.transactions,
         )
-        self._counts = self._answers.counts
+        self._counts = self._responses.counts
         self._latencies = NodeLatencies(settings.availability_timeout)
         self.stalled: frozenset[int] = frozenset()
-        """the nodes that could take none of their ready batches for longer than the availability timeout; any thread may read"""
+        """the nodes that have accepted no batch for longer than the availability timeout; any thread may read it"""
 
     def step(self, now: float, network: NetworkView) -> SenderStep:
-        """Return all requests that can be sent now. Batches expire first, so that no expired batch is sent."""
-        if self._backlog.error is not None:
+        """Return all requests that can be sent now. Batches are expired first, so that none of them is sent."""
+        if self._incomplete.error is not None:
             return SenderStep([], None)
-        if self._dialog is not None:
-            self._dialog.step(now)
+        if self._request_loop is not None:
+            self._request_loop.step(now)
         if self.transactions is None or self.transactions.expires:
-            self._answers.expire(now, network.last_error)
+            self._responses.expire(now, network.last_error)
         ready = self._drainer.ready(now, self.metadata.cluster)
         if self.transactions is not None:
-            self.transactions.found(ready.not_admitted)
+            self.transactions.set_not_admitted(ready.not_admitted)
         if ready.unknown_leaders or ready.not_admitted:
             self._find_leaders(ready.unknown_leaders, ready.not_admitted, now)
         times: list[float | None] = [ready.next_time]
-        requests = self._questions(now, network, times)
-        if self._dialog is not None and not requests:
-            requests = self._dialog.questions(now, network, times)
+        requests = self._metadata_or_id_request(now, network, times)
+        if self._request_loop is not None and not requests:
+            requests = self._request_loop.next_requests(now, network, times)
         if not self._identity.needed:
-            asked = requests[0].node if requests else None
-            can_send = {node: node == asked or _ready(node, now, network, times) for node in ready.nodes}
+            used_node = requests[0].node if requests else None
+            can_send = {node: node == used_node or _ready(node, now, network, times) for node in ready.nodes}
             self.stalled = self._latencies.observe(now, can_send)
             for node in ready.nodes:
-                if can_send[node] and node != asked:
+                if can_send[node] and node != used_node:
                     batches = self._drainer.drain(node, self._settings.max_request_size, now)
                     self._counts.drained(batches, now)
                     if batches:
                         requests.append(self._produce(node, batches, now))
         if self.transactions is None or self.transactions.expires:
-            times.append(self._backlog.next_expiry())
+            times.append(self._incomplete.next_expiry())
         times += (self.metadata.due_at(), self._id_due_at())
-        # Requests that are due and could not be sent wait for the network, which wakes this thread; only later times count.
+        # Requests that are due and could not be sent wait for an event of the network; only later times count.
         return SenderStep(requests, min([time for time in times if time is not None and time > now], default=None))
 
     def take_report(self) -> WriteReport:
-        """Return what was acknowledged since the last call. Call it after a flush."""
+        """Return the report of the records acknowledged since the last call. Call it after a flush."""
         return self._counts.take()
 
-    def _find_leaders(self, topics: Set[str], kept_back: Set[TopicPartition], now: float) -> None:
-        """Ask for the leaders of partitions that have none, and end the rows of those that do not exist any more."""
-        if (
-            self.transactions is not None and not self.transactions.expires
-        ):  # the rows are held back, and need no leader yet
-            kept_back = frozenset()
+    def _find_leaders(self, topics: Set[str], not_admitted: Set[TopicPartition], now: float) -> None:
+        """Request the leaders of partitions that have none, and fail the batches of partitions that no longer exist."""
+        if self.transactions is not None and not self.transactions.expires:  # the rows are held, and need no leader yet
+            not_admitted = frozenset()
         leader_of = self.metadata.cluster.leader_of
-        topics = topics | {tp.topic for tp in kept_back if leader_of(tp)[0] == NO_LEADER}
+        topics = topics | {tp.topic for tp in not_admitted if leader_of(tp)[0] == NO_LEADER}
         if topics:
             self.metadata.request_leaders(topics, now)
-            self._answers.end_missing(topics, now)
+            self._responses.fail_missing(topics, now)
 
-    def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[ClientRequest]:
-        """Return the request for metadata or for a producer id that is due, which any node can answer; at most one."""
+    def _metadata_or_id_request(
+        self, now: float, network: NetworkView, times: list[float | None]
+    ) -> list[ClientRequest]:
+        """Return the request for metadata or for a producer id that is due, at most one. Any node can answer it."""
         metadata_due, id_due = self.metadata.due_at(), self._id_due_at()
         if (metadata_due is None or metadata_due > now) and (id_due is None or id_due > now):
             return []
@@ -162,13 +162,13 @@ class Sender:
         return []
 
     def _id_due_at(self) -> float | None:
-        """Return when to ask for a producer id; None before the cluster is known, or if transactions ask for it."""
-        return self._identity.due_at() if self.metadata.cluster.nodes and self._dialog is None else None
+        """Return the time of the request for a producer id; None before the cluster is known, or if a transaction requests it."""
+        return self._identity.due_at() if self.metadata.cluster.nodes and self._request_loop is None else None
 
     def _transactional(
         self, accumulator: RecordAccumulator, backoff: Callable[[int], float]
     ) -> tuple[TransactionManager, TransactionRequestLoop]:
-        """Return what only a transactional producer has."""
+        """Return the parts of a transactional producer."""
         from spark_producer.sender.transactions.manager import TransactionManager
         from spark_producer.sender.transactions.request_loop import TransactionRequestLoop
 
@@ -189,47 +189,47 @@ class Sender:
         acks, api = self._settings.acks, self._settings.produce
         if self.transactions is not None:
             api = self.transactions.produce_api
-            self.transactions.sending(now)
+            self.transactions.on_produce(now)
         body = ProduceRequest(self._settings.transactional_id, acks, int(self._settings.timeout * 1000), data)
         return ClientRequest(node, api, body, tuple(batches), acks != 0)
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     def on_completion(
         self, api: AnyApi, batches: RequestBatches, body: object, error: PyProducerError | None, now: float
     ) -> None:
-        """Take in an answer, or the reason why there is none."""
-        if self._backlog.error is not None:
+        """Handle the completion of a request: its response, or its error."""
+        if self._incomplete.error is not None:
             for batch in batches:
-                self._outcomes.remove_in_flight(batch)
+                self._completion.remove_in_flight(batch)
         elif isinstance(body, ProduceResponse):
-            self._answers.answered(batches, body, now)
-        elif self._dialog is not None and self._dialog.asked(api):
-            self._dialog.answered(body, error, now)
+            self._responses.on_response(batches, body, now)
+        elif self._request_loop is not None and self._request_loop.handles(api):
+            self._request_loop.on_completion(body, error, now)
         elif isinstance(error, UnsupportedVersion):
-            self._outcomes.abort(error)
+            self._completion.abort(error)
             self.on_completion(api, batches, None, None, now)
         elif api is METADATA:
             self._on_metadata(body, now)
         elif api is INIT_PRODUCER_ID:
             self._on_producer_id(body, now)
         elif error is None:
-            self._answers.unacknowledged(batches, now)
+            self._responses.complete_unacknowledged(batches, now)
         else:
             code = Code.REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else Code.NETWORK_EXCEPTION
-            self._answers.unanswered(batches, BatchError(code, str(error)), now)
+            self._responses.on_failure(batches, BatchError(code, str(error)), now)
 
     def on_disconnect(self, node: int | None = None) -> None:
-        """Ask for metadata because a node went away, and its partitions may have other leaders now."""
+        """Request metadata, because a node was disconnected and its partitions may have other leaders now."""
         self.metadata.request_update()
-        if self._dialog is not None and node is not None:
-            self._dialog.disconnected(node)
+        if self._request_loop is not None and node is not None:
+            self._request_loop.on_disconnect(node)
 
     def _on_metadata(self, body: object, now: float) -> None:
         if isinstance(body, MetadataResponse):
             self.metadata.on_response(body, now)
             if topics := self.metadata.take_recreated():
-                self._answers.recreated(topics, now)
+                self._responses.recreated(topics, now)
         else:
             self.metadata.on_failure(now)
 
@@ -237,17 +237,17 @@ class Sender:
         code = Code(body.error_code) if isinstance(body, InitProducerIdResponse) else Code.NETWORK_EXCEPTION
         if isinstance(body, InitProducerIdResponse) and not code:
             self._identity.received(body.producer_id, body.producer_epoch)
-            self._outcomes.refresh(self._sequencer.restart_waiting(), now)
+            self._completion.refresh(self._sequencer.restart_waiting(), now)
         elif Action.RETRY in code.action:
             self._identity.on_failure(now)
         else:
             subject = "the request for a producer id (kafka.enable.idempotence)"
             advice = ID_REMEDIES if code is Code.CLUSTER_AUTHORIZATION_FAILED else ""
-            self._outcomes.abort(broker_error(code, subject, user=self._settings.user, advice=advice))
+            self._completion.abort(broker_error(code, subject, user=self._settings.user, advice=advice))
 
 
 def _ready(node: int, now: float, network: NetworkView, times: list[float | None]) -> bool:
-    """Return whether `node` takes a request now. If it is in backoff, add to `times` when that ends."""
+    """Return whether `node` accepts a request now. If it is in backoff, add the end of that to `times`."""
     if network.ready(node):
         return True
     if pause := network.next_attempt_in(node):

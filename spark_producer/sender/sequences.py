@@ -1,13 +1,13 @@
-"""The sequence numbers: which one a batch gets, and what a lost batch means for those behind it (KIP-98, KIP-360).
+"""Assigns sequence numbers to batches, and resolves the sequences after a failed batch (KIP-98, KIP-360).
 
-`answers` decides what an error code says about a sequence; this module does only what follows from it.
+`produce_responses` interprets the error codes; this module only changes the sequences.
 
-A batch keeps its sequence through every retry, so that brokers drop duplicates and refuse gaps. When a batch is lost for good,
-its partition is *unresolved*: batches that have a sequence are sent, one at a time, and their answers show whether the lost one
-is in the log, while new batches wait. If the broker sees a gap, or no batch with a sequence is left, the epoch is bumped and the
-partition counts from 0 again. A batch gets a new sequence only when its old one was refused for a gap and nothing of the
-partition is in flight, so that none is ever written under both (the Java client rewrites batches that are still under way).
-The same holds when records are taken out of a refused batch, after which all that follow would be one gap away.
+A batch keeps its sequence through all retries, so that brokers drop duplicates and reject gaps. When a batch fails, its
+partition is *unresolved*: batches that have a sequence are sent one at a time, and their responses show whether the failed one
+is in the log, while new batches wait. If the broker finds a gap, or no batch with a sequence is left, the epoch is bumped and
+the partition counts from 0 again. A batch gets a new sequence only if its old one was rejected for a gap and the partition has
+nothing in flight, so that it is never written under both (the Java client rewrites batches that are still in flight). The same
+applies when records are removed from a rejected batch, since all following batches would then have a gap before them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from spark_producer.sender.identity import ProducerIdentity
 
 
 class Sequencer:
-    """Numbers batches under the producer's identity. A partition's queue keeps its numbers."""
+    """Assigns sequence numbers under the producer's identity. The queue of a partition holds its numbers."""
 
     def __init__(self, identity: ProducerIdentity, *, transactional: bool = False) -> None:
-        """In a transaction no partition begins anew: what is lost ends the transaction, and the next one has another epoch."""
+        """In a transaction no partition is reset: a failed batch ends the transaction, and the next one has another epoch."""
         self.enabled = identity.enabled
         self._transactional = transactional
         self._attributes = TRANSACTIONAL_BIT if transactional else 0
         self._identity = identity
-        self._awaiting_id: list[PartitionQueue] = []
+        self._waiting_for_id: list[PartitionQueue] = []
 
     def restart_waiting(self) -> list[PartitionQueue]:
-        """Begin anew in the partitions that have waited for the id that the broker gave, and return them."""
-        waiting, self._awaiting_id = self._awaiting_id, []
+        """Reset the partitions that have waited for a new producer id, and return them."""
+        waiting, self._waiting_for_id = self._waiting_for_id, []
         for queue in waiting:
             self._restart(queue)
         return waiting
 
     def stamp(self, batch: ProducerBatch) -> None:
-        """Give the batch its sequence, if it has none yet, and seal it."""
+        """Assign a sequence to the batch, if it has none yet, and write its header."""
         if self.enabled and batch.base_sequence == NO_SEQUENCE:
             queue = batch.queue
             batch.identity = queue.identity
@@ -46,7 +46,7 @@ class Sequencer:
         batch.write_header(self._attributes)
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """Note that the batch is in the log, even if it was given up before."""
+        """Record that the batch is in the log, even if it has expired before."""
         queue = batch.queue
         if batch.base_sequence == NO_SEQUENCE or batch.identity is not queue.identity:
             return
@@ -57,8 +57,8 @@ class Sequencer:
         if base_offset >= 0:
             queue.last_acked_offset = max(queue.last_acked_offset, base_offset + batch.records_count - 1)
 
-    def lost(self, batch: ProducerBatch) -> None:
-        """Note that the batch was given up. If it had a sequence, its partition is unresolved."""
+    def batch_failed(self, batch: ProducerBatch) -> None:
+        """Record that the batch has failed. If it had a sequence, its partition is unresolved."""
         queue = batch.queue
         if batch.base_sequence == NO_SEQUENCE:
             return
@@ -67,11 +67,12 @@ class Sequencer:
         elif not queue.gate and not self._transactional:
             queue.gate = DrainGate.SEQUENCED_ONLY
 
-    def taken_out(self, batch: ProducerBatch, records: int) -> None:
-        """Note that a refused batch, in neither queue nor flight, had so many records, and has fewer now.
+    def records_removed(self, batch: ProducerBatch, records: int) -> None:
+        """Record that a rejected batch, neither queued nor in flight, had `records` records, and has fewer now.
 
-        The last one that has a sequence leaves it to the next batch. What is behind other ones was sent with sequences that make
-        a gap now: brokers refuse it, and then all of it is numbered anew. Call this before the batch is queued again.
+        If it is the last one with a sequence, the next batch continues from its new end. Otherwise the batches after it were sent
+        with sequences that leave a gap now: brokers reject them, and then they are renumbered. Call this before the batch is
+        queued again.
         """
         queue = batch.queue
         if batch.base_sequence == NO_SEQUENCE or batch.identity is not queue.identity:
@@ -85,11 +86,11 @@ class Sequencer:
             queue.gate = DrainGate.RENUMBER
             queue.renumber_from_batch, queue.renumber_from_sequence = batch.number, batch.base_sequence
 
-    def gap(self, batch: ProducerBatch) -> bool:
-        """Note that the broker refused the sequence, or no longer knows the producer. Return whether to send the batch again.
+    def on_gap(self, batch: ProducerBatch) -> bool:
+        """Record that the broker rejected the sequence, or no longer knows the producer. Return whether to retry the batch.
 
-        If no earlier batch is queued or in flight, only another epoch helps, which a transaction cannot have; else the earlier
-        batch must end first.
+        If no earlier batch is queued or in flight, only a new epoch helps, which a transaction cannot have; otherwise the earlier
+        batch must complete first.
         """
         if batch.queue.has_earlier(batch) or batch.queue.gate == DrainGate.RENUMBER:
             return True
@@ -98,19 +99,19 @@ class Sequencer:
         return not self._transactional
 
     def recreated(self, queue: PartitionQueue) -> None:
-        """Note that the partition is a new log, which does not know this producer.
+        """Record that the partition is a new log, which does not know this producer.
 
-        The next batch goes alone until it is acknowledged, because the new log takes any first sequence. If no batch has a
-        sequence, they begin at 0, in the next epoch: batches that the new log got before this was known may have used the
-        first sequences of the present one. A batch that has a sequence keeps it, or a late copy of it could be written twice.
+        The next batch is sent alone until it is acknowledged, because the new log accepts any first sequence. If no batch has a
+        sequence, they begin at 0 in the next epoch: batches that reached the new log before this was known may have used the
+        first sequences of the current one. A batch that has a sequence keeps it, since a late copy could be written twice.
         """
         queue.known_to_broker = False
-        begun = queue.identity is not NO_IDENTITY and not queue.has_sequenced()
-        if begun and not queue.gate and not self._transactional:
+        used = queue.identity is not NO_IDENTITY and not queue.has_sequenced()
+        if used and not queue.gate and not self._transactional:
             self._bump(queue)
 
     def review(self, queue: PartitionQueue) -> None:
-        """Open the partition's gate after answers if the lost batches are resolved, or begin anew if they cannot be."""
+        """Open the partition's gate after responses if the failed batches are resolved; reset it if they cannot be."""
         if not queue.gate or queue.in_flight:
             return
         if queue.gate == DrainGate.RENUMBER:
@@ -126,27 +127,27 @@ class Sequencer:
         self._bump(queue)
 
     def _bump(self, queue: PartitionQueue) -> None:
-        """Begin anew in the next epoch, or in the current one if it is newer; after the last epoch, wait for a new id."""
+        """Reset the partition in the next epoch, or the current one if it is newer; after the last epoch, wait for a new id."""
         if queue.identity is self._identity.current and not self._identity.needed:
             self._identity.bump()
         if self._identity.needed:
             queue.gate = DrainGate.SHUT
-            if queue not in self._awaiting_id:
-                self._awaiting_id.append(queue)
+            if queue not in self._waiting_for_id:
+                self._waiting_for_id.append(queue)
         else:
             self._restart(queue)
 
     def _renumber(self, queue: PartitionQueue) -> None:
-        """Number the batch that has lost records, and those behind it, once all that are older have ended.
+        """Renumber the batch that has lost records, and all after it, once all older batches are complete.
 
-        Brokers have refused them all, or were never asked. Only of a batch that got no answer could a late copy turn up, and fit
-        in by chance: then a new epoch shuts it out. A transaction cannot have one; there the next gap ends it.
+        Brokers have rejected all of them, or have not received them. Only a batch without a response could have a late copy,
+        which might fit by chance: then a new epoch fences it. A transaction cannot have one; there the next gap ends it.
         """
         if queue.batches and queue.batches[0].number < queue.renumber_from_batch:
             return
         with queue.lock:  # no thread appends meanwhile
-            doubt = queue.in_doubt or any(batch.in_doubt for batch in queue.batches)
-        if not doubt and add_to_sequence(queue.last_acked, 1) == queue.renumber_from_sequence:
+            in_doubt = queue.in_doubt or any(batch.in_doubt for batch in queue.batches)
+        if not in_doubt and add_to_sequence(queue.last_acked, 1) == queue.renumber_from_sequence:
             queue.next_sequence = queue.renumber_from_sequence
             self._number(queue)
         elif self._transactional:
@@ -155,12 +156,12 @@ class Sequencer:
             self._bump(queue)
 
     def _restart(self, queue: PartitionQueue) -> None:
-        """Count from 0, beginning with the batches that had a sequence before."""
+        """Count from 0, beginning with the batches that had a sequence."""
         queue.begin(self._identity.current)
         self._number(queue)
 
     def _number(self, queue: PartitionQueue) -> None:
-        """Give the batches that had a sequence the next ones of their queue, and open its gate."""
+        """Assign new sequences to the batches that had one, and open the gate of their queue."""
         with queue.lock:  # no thread appends meanwhile
             for batch in queue.batches:
                 if batch.base_sequence == NO_SEQUENCE:

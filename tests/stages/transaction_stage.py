@@ -79,7 +79,7 @@ class TransactionStage:
     def ask(self, call: TxnCall, argument: object = None) -> Operation:
         """A call of another thread; nothing is done about it before the next step."""
         operation = Operation(call, argument)
-        self.manager.asked.append(operation)
+        self.manager.calls.append(operation)
         return operation
 
     def do(self, call: TxnCall, argument: object = None) -> Operation:
@@ -103,7 +103,7 @@ class TransactionStage:
                 self.take(outgoing)
             if step.requests:
                 continue
-            waits = self.manager.need() is not None or any(self.made.bench.incomplete.remaining())
+            waits = self.manager.next_request() is not None or any(self.made.bench.incomplete.remaining())
             if self.manager.busy or not waits or step.wake_at is None or step.wake_at > end:
                 return
             self.made.bench.clock.now = step.wake_at

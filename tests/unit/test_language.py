@@ -61,6 +61,7 @@ READ: tuple[str, ...] = (
     "record",
     "schemas",
     "security",
+    "sender",
 )
 """Folders and files below `spark_producer/` that have been read with the glossary beside them."""
 

@@ -1,4 +1,5 @@
 """Transactions of a producer (Kafka's TransactionManager): states, requests, and what errors mean.
 
-Owns: the transactional id's state and its dialog with coordinators. Must not know: sockets and the clock (`now` is passed in).
+Owns: the state of the transactional id, and its requests to coordinators. Must not know: sockets and the clock (`now` is an
+argument).
 """

@@ -1,4 +1,4 @@
-"""What each error code of a coordinator means to a transaction: a table by request, as in Kafka's TransactionManager."""
+"""The action for each error code of a coordinator: a table by request, as in Kafka's TransactionManager."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark_producer.common.error_codes import FENCING, Action, Code
 
 
 class TxnRequest(enum.IntEnum):
-    """A request to a coordinator, in the order of their importance: the first that is needed goes out, one at a time."""
+    """The requests to coordinators. The producer sends one at a time (Kafka: TransactionManager.Priority)."""
 
     FIND_COORDINATOR = 0
     INIT = 1
@@ -19,17 +19,17 @@ class TxnRequest(enum.IntEnum):
     COMMIT = 5
     ABORT = 6
     RAISE_EPOCH = 7
-    """InitProducerId with the epoch in use, behind a transaction after which it may not be used again (KIP-360)"""
+    """InitProducerId with the current epoch, after a transaction whose epoch may not be used again (KIP-360)"""
 
 
 class ErrorAction(enum.Enum):
-    """What follows from an answer."""
+    """The action after a response."""
 
     DONE = "done"
-    RETRY = "the same request again, after a pause"
-    LOOK_UP = "the same, once the coordinator has been looked up again"
+    RETRY = "the same request again, after the backoff"
+    LOOK_UP = "the same request, after another lookup of the coordinator"
     ABORTABLE = "the transaction can only be aborted"
-    REFUSED = "the call has failed, and may be repeated when its reason is gone"
+    REFUSED = "the call has failed, and may be repeated when its cause is removed"
     FENCED = "another producer has taken over, or the transaction has timed out, and this producer has ended"
     FATAL = "the producer has ended"
 
@@ -77,25 +77,25 @@ ACTIONS: Mapping[TxnRequest, Mapping[Code, ErrorAction]] = {
         Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorAction.FATAL,
         Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: ErrorAction.FATAL,
     },
-    # To who commits too late, Kafka 4 says 48 where Kafka 3 says 90, and Java's exceptions differ. It is one thing to users.
+    # For a commit after the timeout Kafka 4 returns 48 and Kafka 3 90, and Java's exceptions differ. For users it is one case.
     TxnRequest.COMMIT: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | {Code.INVALID_TXN_STATE: ErrorAction.FENCED},
-    # 48 to an abort means that somebody else has ended the transaction, so it is fatal, as in Java's EndTxnHandler (4.3.1).
+    # 48 for an abort means that another client has ended the transaction, so it is fatal, as in Java's EndTxnHandler (4.3.1).
     TxnRequest.ABORT: _LOOK_UP | _FENCED | _FATAL | {Code.TRANSACTION_ABORTABLE: ErrorAction.FATAL},
     TxnRequest.RAISE_EPOCH: _LOOK_UP | _FENCED,
 }
-"""The codes that mean something of their own; all others that Kafka calls retriable are sent again.
+"""The error codes with a specific action; for other retriable codes the request is sent again.
 
-A coordinator that is looked up for the sake of INIT is judged by that row: what refuses the one refuses the other.
+FIND_COORDINATOR for INIT uses the row of INIT, since both need the same rights.
 """
 
 DEFAULT_ACTIONS: Mapping[TxnRequest, ErrorAction] = dict.fromkeys(TxnRequest, ErrorAction.FATAL) | {
     TxnRequest.ADD_PARTITIONS: ErrorAction.ABORTABLE
 }
-"""What every other code means."""
+"""The action for all other codes."""
 
 
 def action_for(need: TxnRequest, number: int) -> ErrorAction:
-    """Return what an error code in the answer to a request means."""
+    """Return the action for an error code in a response."""
     code = Code(number)
     if not code:
         return ErrorAction.DONE

@@ -1,11 +1,11 @@
-"""The state of a transactional producer, and what callers and answers do to it (Kafka's TransactionManager).
+"""The state machine of a transactional producer, driven by calls and responses (Kafka's TransactionManager).
 
-A call is an `Operation` that any thread appends to `asked`; all else happens on the I/O thread, in the sender's steps. Which
-request is due, and what its answer means, is in `transaction_dialog`.
+A call is an `Operation` that any thread appends to `calls`; everything else happens on the I/O thread, in the sender's steps.
+`request_loop` sends the requests and handles their responses.
 
-A transaction that lacks a row can never be committed: the reason is kept in `failure`, whatever is flushed or told meanwhile,
-until the transaction is aborted. Then what waits is dropped at once. A batch in doubt, which may yet arrive, is shut out by the
-next epoch: EndTxn of transaction.version 2 takes it by itself, else InitProducerId does, behind the abort.
+A transaction that lacks a row can never be committed: `failure` keeps the reason until the transaction is aborted, and waiting
+rows are dropped at once. A batch in doubt, which may still arrive, is fenced by the next epoch: EndTxn of transaction.version 2
+takes it, otherwise InitProducerId after the abort.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_producer.protocol.messages import ProduceRequest, ProduceResponse
 from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.settings import SenderSettings
-from spark_producer.sender.transactions import exceptions as refusals
+from spark_producer.sender.transactions import exceptions
 from spark_producer.sender.transactions.errors import TxnRequest
 from spark_producer.sender.transactions.partitions import (
     UNKNOWN_OFFSET,
@@ -42,8 +42,8 @@ from spark_producer.sender.transactions.states import (
     transition,
 )
 
-NOTHING: frozenset[TopicPartition] = frozenset()
-"""The gate of the accumulator while no transaction is open: no partition is admitted."""
+NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+"""The admitted partitions of the accumulator while no transaction is open."""
 
 
 class TransactionManager:
@@ -61,78 +61,78 @@ class TransactionManager:
         self.style = Style.EXPLICIT
         self.contents = TransactionPartitions()
         self.number = 0
-        """counts the transactions, and the holds; any thread may read it"""
+        """the number of transactions and holds so far; any thread may read it"""
         self.failure: TransactionAbortable | None = None
-        """why the transaction can only be aborted"""
-        self.asked: deque[Operation] = deque()
-        """the calls that the I/O thread has not seen yet; any thread may append"""
+        """the error of a transaction that can only be aborted"""
+        self.calls: deque[Operation] = deque()
+        """the calls that the I/O thread has not executed yet; any thread may append"""
         self.on_done: Callable[[], None] = lambda: None
-        """is called when an operation is done, so that its thread wakes"""
+        """called when an operation is done, to wake its thread"""
         self.busy = False
-        """whether a request to a coordinator is in flight; `transaction_dialog` keeps it"""
+        """whether a request to a coordinator is in flight; `request_loop` sets it"""
         self.end_in_doubt = False
-        """whether an EndTxn got no answer, so that a copy of it may come late (KAFKA-17754); `transaction_dialog` sets it"""
+        """whether an EndTxn had no response, so that a copy of it may arrive late (KAFKA-17754); `request_loop` sets it"""
         self._identity = identity
-        self._backlog = accumulator.incomplete
+        self._incomplete = accumulator.incomplete
         self._drainer = accumulator.drainer
-        self._outcomes = accumulator.completion
+        self._completion = accumulator.completion
         self._produce = produce_apis(settings.produce)
         self._operation: Operation | None = None
-        """the call that waits for answers of coordinators: the first init, a commit or an abort"""
-        self._raising = False
-        """whether INITIALIZING is the next epoch behind a transaction"""
+        """the call that waits for responses of coordinators: the first init, a commit or an abort"""
+        self._bumping_epoch = False
+        """whether INITIALIZING takes the next epoch after a transaction"""
         self._from_hold = False
-        """whether the transaction began as a hold, so that the next one needs an epoch of its own"""
-        self._drainer.admit(NOTHING, 0.0)
+        """whether the transaction began as a hold, so that the next one needs its own epoch"""
+        self._drainer.admit(NO_PARTITIONS, 0.0)
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
     def check(self) -> int:
-        """Refuse rows unless they would be in a transaction, or are held back. Return its `number`.
+        """Return the `number` of the transaction, or hold, that accepts rows now.
 
         Raises:
             TransactionAbortable: the transaction can only be aborted. IllegalState: there is none.
         """
         if self.state not in ACCEPTS_ROWS:
-            raise refusals.illegal_call_error(TxnCall.MARK_ABORTABLE, self.state, self.failure)
+            raise exceptions.illegal_call_error(TxnCall.MARK_ABORTABLE, self.state, self.failure)
         return self.number
 
     def check_still(self, number: int) -> None:
-        """Refuse the rest of a call's rows, of which the first ones are in the transaction of this number.
+        """Check that the transaction of this number, which has the first rows of a call, still accepts the rest.
 
         Raises:
-            IllegalState: another one has begun.
+            IllegalState: another transaction has begun.
         """
         if self.number != number:
-            raise refusals.spans_transactions_error()
+            raise exceptions.spans_transactions_error()
 
-    # --- what the sender asks ---------------------------------------------------------------------------------------
+    # --- called by the sender ---------------------------------------------------------------------------------------
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
-        """The producer id and epoch in use."""
+        """The current producer id and epoch."""
         return self._identity.current
 
     @property
     def settled(self) -> bool:
         """Whether the producer may be closed now."""
-        return self.state in SETTLED and not self.asked
+        return self.state in SETTLED and not self.calls
 
     @property
     def expires(self) -> bool:
-        """Whether batches that wait grow old; those that are held back do not."""
+        """Whether waiting batches expire; held ones do not."""
         return self.state is not TxnState.HELD
 
     @property
     def produce_api(self) -> Api[ProduceRequest, ProduceResponse]:
-        """The versions of Produce that suit the transaction."""
+        """Produce, limited to the versions of the transaction's style."""
         return self._produce[self.style]
 
-    def need(self) -> TxnRequest | None:
-        """Return the request that is needed now, the most important first; None if there is none."""
+    def next_request(self) -> TxnRequest | None:
+        """Return the next request, the most urgent one first; None if there is none."""
         state, contents = self.state, self.contents
         if state is TxnState.INITIALIZING or state is TxnState.OPENING:
-            return TxnRequest.RAISE_EPOCH if self._raising else TxnRequest.INIT
+            return TxnRequest.RAISE_EPOCH if self._bumping_epoch else TxnRequest.INIT
         if contents.sealed and state is TxnState.COMMITTING:
             return TxnRequest.COMMIT
         if state is TxnState.IN_TRANSACTION or state is TxnState.COMMITTING:
@@ -141,7 +141,7 @@ class TransactionManager:
             if contents.offsets:
                 added = self.style is Style.IMPLICIT or self.next_offsets().group.group_id in contents.groups
                 return TxnRequest.COMMIT_OFFSETS if added else TxnRequest.ADD_OFFSETS
-        if self._backlog.idle:
+        if self._incomplete.idle:
             if state is TxnState.COMMITTING and contents.may_be_open:
                 return TxnRequest.COMMIT
             if state is TxnState.ABORTING and contents.may_be_open:
@@ -149,47 +149,53 @@ class TransactionManager:
         return None
 
     def next_offsets(self) -> GroupOffsets:
-        """Return the offsets that are to be sent next; there are some."""
+        """Return the offsets to send next, of which there are some."""
         return cast(GroupOffsets, self.contents.offsets[0].argument)
 
     def step(self, now: float) -> None:
-        """Carry out what callers have asked for, and drop the rows that cannot be sent."""
-        while self.asked:
-            self._carry_out(self.asked.popleft(), now)
-        if self._backlog.closing and self.state in ACCEPTS_ROWS | {TxnState.ABORTABLE}:
+        """Execute the posted calls, and drop the rows that cannot be sent."""
+        while self.calls:
+            self._execute(self.calls.popleft(), now)
+        if self._incomplete.closing and self.state in ACCEPTS_ROWS | {TxnState.ABORTABLE}:
             self._abort(Operation(TxnCall.ABORT), now)
-        if self.state is TxnState.HELD and self._backlog.starving:
+        if self.state is TxnState.HELD and self._incomplete.starving:
             self._release(now)
-        if self.state not in KEEPS_ROWS and len(self._backlog.nonempty):
+        if self.state not in KEEPS_ROWS and len(self._incomplete.nonempty):
             self._drop(now)
         ending = self.state is TxnState.COMMITTING or self.state is TxnState.ABORTING
-        if ending and self._backlog.idle and not self.busy and not self.contents.may_be_open and self.need() is None:
-            self.ended(None, self.style, now)
+        if (
+            ending
+            and self._incomplete.idle
+            and not self.busy
+            and not self.contents.may_be_open
+            and self.next_request() is None
+        ):
+            self.on_end(None, self.style, now)
 
-    def found(self, kept_back: frozenset[TopicPartition]) -> None:
-        """Note which partitions have batches that wait to be admitted."""
+    def set_not_admitted(self, not_admitted: frozenset[TopicPartition]) -> None:
+        """Set the partitions whose batches wait to be admitted."""
         waits = self.state is TxnState.IN_TRANSACTION or self.state is TxnState.COMMITTING
-        self.contents.waiting = kept_back - self.contents.admitted if waits else NOTHING
+        self.contents.waiting = not_admitted - self.contents.admitted if waits else NO_PARTITIONS
 
-    def sending(self, now: float) -> None:
-        """Note that a Produce request goes out now, which begins the transaction if the style is implicit."""
-        self.contents.begins(now)
+    def on_produce(self, now: float) -> None:
+        """Record that a Produce request is sent now, which begins the transaction in the implicit style."""
+        self.contents.record_start(now)
         self.contents.started = True
 
     def seal(self, now: float) -> None:
-        """Note that the coordinator is asked to commit. Rows of threads that still send wait for the end, which drops them."""
+        """Record that the commit is requested. Later rows of other threads wait for the end, which drops them."""
         self.contents.sealed = True
-        self._drainer.admit(NOTHING, now)
+        self._drainer.admit(NO_PARTITIONS, now)
 
-    # --- what calls do ----------------------------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, operation: Operation, now: float) -> None:
+    def _execute(self, operation: Operation, now: float) -> None:
         call = operation.call
         if operation.seen:
             return
         operation.seen = True
         if self.state not in ALLOWED[call]:
-            self._finish(operation, error=refusals.illegal_call_error(call, self.state, self.failure))
+            self._finish(operation, error=exceptions.illegal_call_error(call, self.state, self.failure))
         elif call is TxnCall.MARK_ABORTABLE:
             self.mark_abortable(cast(BaseException, operation.argument), now)
         elif call is TxnCall.OFFSETS:
@@ -197,19 +203,19 @@ class TransactionManager:
         elif call is TxnCall.COMMIT:
             self._operation = operation
             self._move(TxnState.COMMITTING)
-            self._backlog.hurry(True)
+            self._incomplete.hurry(True)
         elif call is TxnCall.ABORT or call is TxnCall.TRY_ABORT:
             self._abort(operation, now)
         elif call is TxnCall.INIT:
             self._operation = operation
             self._move(TxnState.INITIALIZING)
         else:
-            self._finish_at_once(operation, now)
+            self._execute_locally(operation, now)
 
-    def _finish_at_once(self, operation: Operation, now: float) -> None:
-        """Carry out a call that needs no broker."""
+    def _execute_locally(self, operation: Operation, now: float) -> None:
+        """Execute a call that needs no broker."""
         call, error = operation.call, None
-        if call in (TxnCall.BEGIN, TxnCall.HOLD) and len(self._backlog.nonempty):
+        if call in (TxnCall.BEGIN, TxnCall.HOLD) and len(self._incomplete.nonempty):
             self._drop(now)  # rows of a thread that did not wait for the end of the last transaction
         self.number += call is TxnCall.BEGIN or call is TxnCall.HOLD
         if call is TxnCall.BEGIN:
@@ -222,8 +228,8 @@ class TransactionManager:
         elif call is TxnCall.RELEASE:
             self._release(now)
         elif call is TxnCall.TAKE and self.state is TxnState.HELD:
-            told = TransactionAborted("the record was taken out of the producer, to be written elsewhere")
-            operation.result = self._outcomes.take_undrained(TRANSACTIONAL_BIT, told, now)
+            error_of_rows = TransactionAborted("the record was removed from the producer, to be written elsewhere")
+            operation.result = self._completion.take_undrained(TRANSACTIONAL_BIT, error_of_rows, now)
             self._move(TxnState.UNINITIALIZED)
         elif call is TxnCall.PREPARE:
             error = self._prepare(operation, now)
@@ -233,98 +239,100 @@ class TransactionManager:
         self._finish(operation, error=error)
 
     def _open(self, now: float) -> None:
-        """Begin to send: what waits goes out when the coordinator has its partitions, or by itself in the implicit style."""
+        """Begin to send: waiting batches when the coordinator has added their partitions; in the implicit style at once."""
         self.contents = TransactionPartitions()
         self._move(TxnState.IN_TRANSACTION)
         self._drainer.admit(self.contents.admitted if self.style is Style.EXPLICIT else None, now)
 
     def _release(self, now: float) -> None:
         if self.state is TxnState.HELD:
-            self._backlog.restart_delivery_timeouts(now)
+            self._incomplete.restart_delivery_timeouts(now)
             self._move(TxnState.OPENING)
 
     def _prepare(self, operation: Operation, now: float) -> Exception | None:
         spans = self.contents.spans()
-        if not self._backlog.idle or self.contents.offsets:
-            return IllegalState("prepare() was called while rows or offsets of another thread were on their way")
+        if not self._incomplete.idle or self.contents.offsets:
+            return IllegalState(
+                "prepare() was called while another thread was sending rows or offsets; wait until all sends have returned"
+            )
         if any(span.first_offset == UNKNOWN_OFFSET for span in spans):
-            self.mark_abortable(PyProducerError("a broker did not say at which offset it wrote a batch"), now)
+            self.mark_abortable(PyProducerError("a Produce response lacks the offset of a batch"), now)
             return self.failure
         operation.result = PreparedResult(
             self.transactional_id, *self.identity, self.style, spans, self.contents.began_at
         )
         self._move(TxnState.PREPARED)
-        self._drainer.admit(NOTHING, now)
+        self._drainer.admit(NO_PARTITIONS, now)
         return None
 
     def _abort(self, operation: Operation, now: float) -> None:
         if self.state is TxnState.ABORTING:
-            self._finish_operation(IllegalState("give_up() took the place of this call"))
+            self._finish_operation(IllegalState("try_abort() replaced this call"))
             self._operation = operation
             return
-        if self.state is TxnState.UNINITIALIZED or self.state is TxnState.READY:  # give_up() has nothing to do
+        if self.state is TxnState.UNINITIALIZED or self.state is TxnState.READY:  # try_abort() has nothing to do
             self._finish(operation)
             return
         self._operation = operation
         self._move(TxnState.ABORTING)
-        self._drainer.admit(NOTHING, now)
+        self._drainer.admit(NO_PARTITIONS, now)
         self._drop(now)
-        self._end_offsets(TransactionAborted("the offsets were not committed, because their transaction was aborted"))
+        self._fail_offsets(TransactionAborted("the offsets were not committed, because their transaction was aborted"))
 
-    # --- what answers do --------------------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------------------
 
-    def initialized(self, identity: ProducerIdAndEpoch, style: Style, now: float) -> None:
-        """Take over the producer id and epoch that the coordinator gave, and the style that the cluster speaks now."""
+    def on_initialized(self, identity: ProducerIdAndEpoch, style: Style, now: float) -> None:
+        """Use the producer id and epoch of a response, and the current style of the cluster."""
         self._identity.received(*identity)
         self.style = style
         if self.state is TxnState.OPENING:
             self._open(now)
         elif self.state is TxnState.INITIALIZING:
-            self._raising = False
+            self._bumping_epoch = False
             self._move(TxnState.READY)
             self._finish_operation()
         elif self.state is TxnState.ABORTING and self._fences:
-            self.ended(None, style, now)
+            self.on_end(None, style, now)
 
-    def partitions_added(self, topic_partitions: frozenset[TopicPartition], now: float) -> None:
-        """Let batches of these partitions go: the coordinator has added them."""
+    def on_partitions_added(self, topic_partitions: frozenset[TopicPartition], now: float) -> None:
+        """Admit the batches of these partitions, which the coordinator has added."""
         self.contents.started = True
         if self.state in KEEPS_ROWS:
             self.contents.admitted |= topic_partitions
             self.contents.waiting -= topic_partitions
             self._drainer.admit(self.contents.admitted, now)
 
-    def offsets_committed(self, asked: GroupOffsets) -> None:
-        """Note that offsets of a group are in the transaction."""
+    def on_offsets_committed(self, offsets: GroupOffsets) -> None:
+        """Record that offsets of a group are in the transaction."""
         self.contents.started = True
         for operation in self.contents.offsets:
-            if operation.argument is asked:
+            if operation.argument is offsets:
                 self.contents.offsets.remove(operation)
                 self._finish(operation)
                 return
 
-    def ended(self, identity: ProducerIdAndEpoch | None, style: Style, now: float) -> None:
-        """Note that the transaction is committed or aborted; `identity` is what EndTxn gives for the next one, if it does."""
+    def on_end(self, identity: ProducerIdAndEpoch | None, style: Style, now: float) -> None:
+        """Record that the transaction is committed or aborted. `identity` is that of the next one, if EndTxn returns it."""
         committed = self.state is TxnState.COMMITTING
         if self._operation is not None:
             self._operation.committed = committed
         in_doubt = self.contents.unresolved or self.end_in_doubt or style is not self.style
         if identity is not None:
             self._identity.received(*identity)
-        raises = self.style is Style.EXPLICIT and in_doubt
+        bumps_epoch = self.style is Style.EXPLICIT and in_doubt
         self.style = style
         self.contents, self.failure = TransactionPartitions(), None
         self.end_in_doubt = False
-        self._drainer.admit(NOTHING, now)
+        self._drainer.admit(NO_PARTITIONS, now)
         if committed:
-            self._backlog.hurry(False)
+            self._incomplete.hurry(False)
         else:
-            self._backlog.failures.discard()
-        anew, self._from_hold = self._from_hold and not committed, False
-        if anew or (self._operation is not None and self._operation.call is TxnCall.TRY_ABORT):
+            self._incomplete.failures.discard()
+        needs_epoch, self._from_hold = self._from_hold and not committed, False
+        if needs_epoch or (self._operation is not None and self._operation.call is TxnCall.TRY_ABORT):
             self._move(TxnState.UNINITIALIZED)
-        elif raises:
-            self._raising = True
+        elif bumps_epoch:
+            self._bumping_epoch = True
             self._move(TxnState.INITIALIZING)
             return
         else:
@@ -332,26 +340,26 @@ class TransactionManager:
         self._finish_operation()
 
     def on_batch_failed(self, batch: ProducerBatch, error: Exception, now: float) -> None:
-        """Note that a batch was given up: the transaction lacks its rows, or at least nobody knows."""
+        """Record that a batch has failed, so that the transaction lacks its rows, or may lack them."""
         if batch.base_sequence != NO_SEQUENCE:
             self.contents.unresolved = True
         self.mark_abortable(error, now)
 
     def mark_abortable(self, error: BaseException, now: float) -> None:
-        """Let the transaction only be aborted from now on. The first reason is kept. None counts once a commit is asked for."""
+        """Make the transaction abortable only, because of the first error. Do nothing once the commit is requested."""
         if self.state not in KEEPS_ROWS or self.contents.sealed:
             return
         committing = self.state is TxnState.COMMITTING
-        self.failure = refusals.rows_missing_error(self.transactional_id, error)
+        self.failure = exceptions.rows_missing_error(self.transactional_id, error)
         self._move(TxnState.ABORTABLE)
-        self._drainer.admit(NOTHING, now)
+        self._drainer.admit(NO_PARTITIONS, now)
         if committing:
-            self._backlog.hurry(False)
+            self._incomplete.hurry(False)
             self._finish_operation(self.failure)
-        self._end_offsets(self.failure)
+        self._fail_offsets(self.failure)
 
-    def refused(self, error: Exception, now: float) -> None:
-        """Note that no producer id was given, for a reason that may pass."""
+    def on_init_rejected(self, error: Exception, now: float) -> None:
+        """Record that the request for a producer id was rejected, for a reason that may be temporary."""
         if self.state is TxnState.INITIALIZING or self.state is TxnState.ABORTING:
             self._move(TxnState.UNINITIALIZED)
             self._finish_operation(error)
@@ -359,28 +367,28 @@ class TransactionManager:
             self.mark_abortable(error, now)
 
     def fail(self, error: Exception) -> None:
-        """End the producer: every wait and every later call raises the reason."""
+        """End the producer: every wait and every later call bumps_epoch the reason."""
         self.state = TxnState.FATAL
-        self._end_offsets(error)
-        self._outcomes.abort(error)
-        self._finish_operation(error)  # a commit that has been done has succeeded for all that
+        self._fail_offsets(error)
+        self._completion.abort(error)
+        self._finish_operation(error)  # a commit that is done has still succeeded
 
     @property
     def _fences(self) -> bool:
-        """Whether the transaction is aborted by taking the next epoch, which shuts out a batch in doubt at once.
+        """Whether the transaction is aborted by taking the next epoch, which fences a batch in doubt at once.
 
-        That is only for ids that no other producer has: it would take them away from a newer one.
+        It is only for ids that no other producer uses, since it would fence a newer one.
         """
-        gives_up = self._operation is not None and self._operation.call is TxnCall.TRY_ABORT
-        return gives_up and self.style is Style.EXPLICIT and self.contents.unresolved
+        try_abort = self._operation is not None and self._operation.call is TxnCall.TRY_ABORT
+        return try_abort and self.style is Style.EXPLICIT and self.contents.unresolved
 
     # --- details ----------------------------------------------------------------------------------------------------
 
     def _move(self, to: TxnState) -> None:
-        """Change the state. What the table does not allow is a defect, which ends the producer.
+        """Change the state. An invalid transition is a bug, which ends the producer.
 
         Raises:
-            IllegalState: the table does not allow it.
+            IllegalState: the transition is invalid.
         """
         try:
             self.state = transition(self.state, to)
@@ -389,12 +397,12 @@ class TransactionManager:
             raise
 
     def _drop(self, now: float) -> None:
-        """Fail the rows that wait."""
-        dropped = self._outcomes.abort_undrained(refusals.not_sent_error(self.state, self.failure), now)
+        """Fail the waiting rows."""
+        dropped = self._completion.abort_undrained(exceptions.not_sent_error(self.state, self.failure), now)
         if any(batch.base_sequence != NO_SEQUENCE for batch in dropped):
             self.contents.unresolved = True
 
-    def _end_offsets(self, error: Exception) -> None:
+    def _fail_offsets(self, error: Exception) -> None:
         offsets, self.contents.offsets = self.contents.offsets, []
         for operation in offsets:
             self._finish(operation, error=error)

@@ -1,4 +1,4 @@
-"""What one transaction has in it: partitions, offsets of groups, and what was acknowledged where."""
+"""The contents of a transaction: partitions, offsets of consumer groups, and acknowledged offsets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ UNKNOWN_OFFSET = -1
 
 
 class ConsumerGroup(NamedTuple):
-    """A consumer group, and the member of it that has read what the transaction is made of (KIP-447).
+    """A consumer group, and its member that has read the input of the transaction (KIP-447).
 
-    Generation, member and instance fence off a member that the group has replaced; brokers check them if they are given.
+    Generation, member and instance fence a member that the group has replaced; brokers check them if they are set.
     """
 
     group_id: str
@@ -25,7 +25,7 @@ class ConsumerGroup(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """The offset from which a group reads on in one partition, the leader epoch of the last record read, and a note."""
+    """The next offset of a group in one partition, the leader epoch of the last record read, and metadata."""
 
     offset: int
     leader_epoch: int = -1
@@ -36,16 +36,16 @@ Offsets = Mapping[TopicPartition, GroupOffset]
 
 
 class GroupOffsets(NamedTuple):
-    """The offsets of one group that go into the transaction."""
+    """The offsets of one group for the transaction."""
 
     group: ConsumerGroup
     offsets: Offsets
 
 
 class PreparedResult(NamedTuple):
-    """A transaction that is filled and left open, to be ended by whoever has these values.
+    """The result of `prepare`: a filled and open transaction, which any process with these values can end.
 
-    `began_at` is when it was begun at its coordinator, by the producer's clock; None if nothing was written.
+    `began_at` is the time of its first request, by the producer's clock; None if nothing was written.
     """
 
     transactional_id: str
@@ -57,7 +57,7 @@ class PreparedResult(NamedTuple):
 
 
 class TransactionPartitions:
-    """The contents of the transaction under way. Only the I/O thread changes it."""
+    """The contents of the current transaction. Only the I/O thread changes it."""
 
     def __init__(self) -> None:
         self.admitted: set[TopicPartition] = set()
@@ -67,31 +67,31 @@ class TransactionPartitions:
         self.groups: set[str] = set()
         """the groups that the coordinator has added (explicit style)"""
         self.offsets: list[Operation] = []
-        """the calls whose `GroupOffsets` are still to be sent"""
+        """the calls whose `GroupOffsets` are not sent yet"""
         self.started = False
-        """whether the coordinator knows that the transaction has begun"""
+        """whether the transaction has begun at its coordinator"""
         self.may_have_started = False
-        """whether it may know, because no answer came"""
+        """whether it may have begun there, because a request had no response"""
         self.began_at: float | None = None
-        """when the first request went out that begins the transaction at its coordinator: its timeout counts from then on"""
+        """the time of the first request that begins the transaction at its coordinator, from which its timeout counts"""
         self.sealed = False
-        """whether it was asked to be committed, so that neither rows nor failures which come later have a part in it"""
+        """whether its commit was requested, after which it gets no more rows and failures"""
         self.unresolved = False
-        """whether a batch that has a sequence was given up, so that the epoch cannot be used again"""
+        """whether a batch with a sequence has failed, so that the epoch cannot be used again"""
         self._spans: dict[TopicPartition, tuple[int, int, int]] = {}
 
     @property
     def may_be_open(self) -> bool:
-        """Whether there is, or may be, something to be ended at the coordinator."""
+        """Whether the transaction is, or may be, open at its coordinator."""
         return self.started or self.may_have_started
 
-    def begins(self, now: float) -> None:
-        """Note that a request goes out that begins the transaction at its coordinator, if it has not begun."""
+    def record_start(self, now: float) -> None:
+        """Record the time of a request that begins the transaction at its coordinator, if it is the first one."""
         if self.began_at is None:
             self.began_at = now
 
     def wrote(self, batch: ProducerBatch, base_offset: int) -> None:
-        """Note that a batch is in the log from this offset on; `UNKNOWN_OFFSET` if the broker does not say where."""
+        """Record that a batch is in the log at this offset; `UNKNOWN_OFFSET` if the response lacks it."""
         last = base_offset + batch.records_count - 1 if base_offset >= 0 else UNKNOWN_OFFSET
         known = self._spans.get(batch.topic_partition)
         if known is None:
@@ -101,5 +101,5 @@ class TransactionPartitions:
             self._spans[batch.topic_partition] = min(first, base_offset), max(end, last), records + batch.records_count
 
     def spans(self) -> tuple[Span, ...]:
-        """Return what was acknowledged, by partition; the first offset is `UNKNOWN_OFFSET` if that of any batch is."""
+        """Return the acknowledged offsets by partition. The first one is `UNKNOWN_OFFSET` if that of any batch is."""
         return tuple(Span(*tp, *span) for tp, span in sorted(self._spans.items()))

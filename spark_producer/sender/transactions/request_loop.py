@@ -1,7 +1,7 @@
-"""The dialog of a transactional producer with its coordinators: one request at a time, the most important first.
+"""Sends the requests of a transactional producer to its coordinators, one at a time, and handles the responses.
 
-Only the I/O thread calls this module. `transactions` says what is needed, `transaction_requests` makes the messages, and
-`transaction_verdicts` says what an error code means.
+Only the I/O thread calls this module. `manager` decides on the next request, `requests` builds the messages, and `errors` has the
+action for each error code.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from spark_producer.sender.transactions.manager import TransactionManager
 from spark_producer.sender.transactions.partitions import GroupOffsets
 
 SHORT_PAUSE = 0.02
-"""Seconds before a new transaction is asked for again while the coordinator still writes the markers of the last one, which takes
-some milliseconds (Kafka: ADD_PARTITIONS_RETRY_BACKOFF_MS)."""
+"""Seconds before the first request of a transaction is retried while the coordinator still writes the markers of the previous
+one, which takes some milliseconds (Kafka: ADD_PARTITIONS_RETRY_BACKOFF_MS)."""
 
 MAX_SHORT_PAUSES = 50
-"""After so many of them, a second, the markers are held up by a leader that is gone, and the usual pauses follow."""
+"""Maximum number of these retries, which take a second. After it the markers wait for a lost leader, and the usual backoff
+follows."""
 
 FENCED_ADVICE = (
     "a newer producer with the same transactional id took over, or the transaction took longer than transaction.timeout.ms; "
@@ -47,23 +48,24 @@ EXPIRED_ADVICE = (
     "default), and perhaps a newer producer took it over, or the transaction took longer than transaction.timeout.ms; close this "
     "producer, and write the rows again with a new one. Where producers idle for so long, raise that setting of the brokers"
 )
-"""Of INVALID_PRODUCER_ID_MAPPING: a producer that is overtaken keeps its producer id, but for the end of its epochs."""
+"""Advice for INVALID_PRODUCER_ID_MAPPING. A producer that another one fences keeps its producer id, unless the epochs are used
+up."""
 
 DOUBTFUL_ADVICE = (
-    "; but read first what is there, since an earlier request to commit got no answer, and may have been obeyed"
+    "; but check first what was written, since an earlier commit request had no response and may have succeeded"
 )
 
-_WORSE_FIRST = (
+_BY_SEVERITY = (
     ErrorAction.FENCED, ErrorAction.FATAL, ErrorAction.REFUSED, ErrorAction.LOOK_UP, ErrorAction.RETRY, ErrorAction.ABORTABLE,
     ErrorAction.DONE,
 )  # fmt: skip
-"""If partitions of one answer differ, the first of these counts. What may be sent again is, and then the others are told anew."""
+"""The order of the actions if the partitions of a response differ: the first one counts. After a retry the others recur."""
 
 
 class InFlightRequest(NamedTuple):
-    """The request in flight. `key` is whose coordinator it is for, or about; `about` its places, or its offsets."""
+    """The request in flight. `key` is that of its coordinator; `about` has its partitions or offsets."""
 
-    need: TxnRequest
+    kind: TxnRequest
     api: AnyApi
     key: CoordinatorKey
     style: Style
@@ -71,153 +73,157 @@ class InFlightRequest(NamedTuple):
 
 
 class TransactionRequestLoop:
-    """Sends what a transaction needs to its coordinators, and takes in what they answer."""
+    """The requests of a transactional producer to its coordinators, and the handlers of their responses."""
 
     def __init__(self, manager: TransactionManager, metadata: Metadata, backoff: Callable[[int], float]) -> None:
         self._manager = manager
         self._metadata = metadata
         self._backoff = backoff
         self._coordinators = Coordinators()
-        self._asked: InFlightRequest | None = None
+        self._in_flight: InFlightRequest | None = None
         self._not_before = 0.0
         self._attempts = 0
 
     def step(self, now: float) -> None:
-        """Take in the calls, and see that the node to ask is known."""
+        """Execute posted calls, and request metadata if the coordinator's node is unknown."""
         self._manager.step(now)
-        need = self._manager.need()
-        if need is not None and self._asked is None:
-            key, nodes = self._key(need), self._metadata.cluster.nodes
+        kind = self._manager.next_request()
+        if kind is not None and self._in_flight is None:
+            key, nodes = self._coordinator_key(kind), self._metadata.cluster.nodes
             if nodes and self._coordinators.has_left(key, nodes, self._metadata.response_count):
                 self._coordinators.forget(key)
-                self._pause(self._backoff(self._attempts), now)  # brokers may not agree yet on who is there
+                self._pause(
+                    self._backoff(self._attempts), now
+                )  # the brokers may not agree yet on the nodes of the cluster
             node = self._coordinators.node_of(key)
             if not nodes or (node is not None and node not in nodes):
                 self._metadata.request_nodes()
 
-    def asked(self, api: AnyApi) -> bool:
-        """Return whether an answer of this API is for this module."""
+    def handles(self, api: AnyApi) -> bool:
+        """Return whether this class handles the responses of an API."""
         return api.key in requests.APIS
 
-    def disconnected(self, node: int) -> None:
-        """Have coordinators on a node that went away looked up again."""
-        self._coordinators.disconnected(node)
+    def on_disconnect(self, node: int) -> None:
+        """Forget the coordinators on a node that was disconnected."""
+        self._coordinators.on_disconnect(node)
 
-    # --- questions --------------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
-    def questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[ClientRequest]:
-        """Return the request that is due, at most one. Add to `times` when to look again."""
-        need = None if self._asked is not None else self._manager.need()
-        if need is None or not self._metadata.cluster.nodes:
+    def next_requests(self, now: float, network: NetworkView, times: list[float | None]) -> list[ClientRequest]:
+        """Return the request that is due, at most one. Add the time of the next check to `times`."""
+        kind = None if self._in_flight is not None else self._manager.next_request()
+        if kind is None or not self._metadata.cluster.nodes:
             return []
         if self._not_before > now:
             times.append(self._not_before)
             return []
-        key = self._key(need)
+        key = self._coordinator_key(kind)
         known = self._coordinators.node_of(key)
         node = network.least_loaded() if known is None else known
-        lost = known is not None and known not in self._metadata.cluster.nodes
-        if node is None or lost or not network.ready(node):
+        has_left = known is not None and known not in self._metadata.cluster.nodes
+        if node is None or has_left or not network.ready(node):
             times.append(now + self._wait_for(node, known, key, network))
             return []
         style = style_at(network.finalized_level(TRANSACTIONS))
         if known is None:
-            self._asked = InFlightRequest(TxnRequest.FIND_COORDINATOR, FIND_COORDINATOR, key, style)
-            sent = requests.ApiRequest(FIND_COORDINATOR, find_coordinator_request(key))
+            self._in_flight = InFlightRequest(TxnRequest.FIND_COORDINATOR, FIND_COORDINATOR, key, style)
+            outgoing = requests.ApiRequest(FIND_COORDINATOR, find_coordinator_request(key))
         else:
-            sent = self._ask(need, key, style, now)
+            outgoing = self._build(kind, key, style, now)
         self._manager.busy = True
-        return [ClientRequest(node, sent.api, sent.body, ())]
+        return [ClientRequest(node, outgoing.api, outgoing.body, ())]
 
     def _wait_for(self, node: int | None, known: int | None, key: CoordinatorKey, network: NetworkView) -> float:
-        """Return the seconds until a node that takes no request now is looked at again."""
+        """Return the seconds until the next check of a node that accepts no request now."""
         pause = network.next_attempt_in(node) if node is not None else 0.0
-        if pause and known is not None:  # its connection has failed: another one may coordinate by now
+        if pause and known is not None:  # its connection has failed, so another node may be the coordinator now
             self._coordinators.forget(key)
         return pause or NODE_RECHECK
 
-    def _key(self, need: TxnRequest) -> CoordinatorKey:
-        if need is TxnRequest.COMMIT_OFFSETS:
+    def _coordinator_key(self, kind: TxnRequest) -> CoordinatorKey:
+        if kind is TxnRequest.COMMIT_OFFSETS:
             return CoordinatorKey(KeyType.GROUP, self._manager.next_offsets().group.group_id)
         return CoordinatorKey(KeyType.TRANSACTION, self._manager.transactional_id)
 
-    def _ask(self, need: TxnRequest, key: CoordinatorKey, style: Style, now: float) -> requests.ApiRequest:
-        """Return the request that is needed, and remember it as the one in flight."""
+    def _build(self, kind: TxnRequest, key: CoordinatorKey, style: Style, now: float) -> requests.ApiRequest:
+        """Return a request, and store it as the one in flight."""
         manager = self._manager
         name, timeout_ms = manager.transactional_id, manager.settings.transaction_timeout_ms
         identity, contents = manager.identity, manager.contents
         about: frozenset[TopicPartition] | GroupOffsets | None = None
-        if need is TxnRequest.INIT:
-            sent = requests.init(name, timeout_ms)
-        elif need is TxnRequest.RAISE_EPOCH:
-            sent = requests.init(name, timeout_ms, identity)
-        elif need is TxnRequest.ADD_PARTITIONS:
-            contents.begins(now)
+        if kind is TxnRequest.INIT:
+            outgoing = requests.init(name, timeout_ms)
+        elif kind is TxnRequest.RAISE_EPOCH:
+            outgoing = requests.init(name, timeout_ms, identity)
+        elif kind is TxnRequest.ADD_PARTITIONS:
+            contents.record_start(now)
             about = frozenset(contents.waiting)
-            sent = requests.add_partitions(name, identity, contents.waiting)
-        elif need is TxnRequest.ADD_OFFSETS:
-            contents.begins(now)
+            outgoing = requests.add_partitions(name, identity, contents.waiting)
+        elif kind is TxnRequest.ADD_OFFSETS:
+            contents.record_start(now)
             about = manager.next_offsets()
-            sent = requests.add_offsets(name, identity, about.group.group_id)
-        elif need is TxnRequest.COMMIT_OFFSETS:
-            contents.begins(now)
+            outgoing = requests.add_offsets(name, identity, about.group.group_id)
+        elif kind is TxnRequest.COMMIT_OFFSETS:
+            contents.record_start(now)
             about = manager.next_offsets()
-            sent = requests.commit_offsets(name, identity, about, manager.style)
+            outgoing = requests.commit_offsets(name, identity, about, manager.style)
         else:
-            if need is TxnRequest.COMMIT:
+            if kind is TxnRequest.COMMIT:
                 manager.seal(now)
-            sent = requests.end(name, identity, manager.style, commit=need is TxnRequest.COMMIT)
-        self._asked = InFlightRequest(need, sent.api, key, style, about)
-        return sent
+            outgoing = requests.end(name, identity, manager.style, commit=kind is TxnRequest.COMMIT)
+        self._in_flight = InFlightRequest(kind, outgoing.api, key, style, about)
+        return outgoing
 
-    # --- answers ----------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
-    def answered(self, body: object, error: PyProducerError | None, now: float) -> None:
-        """Take in the answer to the request in flight, or the reason why there is none."""
-        asked, self._asked = self._asked, None
+    def on_completion(self, body: object, error: PyProducerError | None, now: float) -> None:
+        """Handle the response to the request in flight, or its error."""
+        request, self._in_flight = self._in_flight, None
         self._manager.busy = False
-        if asked is None:
+        if request is None:
             return
         if body is None:
-            self._unanswered(asked, error, now)
+            self._on_failure(request, error, now)
             return
-        looks_up = asked.need is TxnRequest.FIND_COORDINATOR
-        codes = self._coordinator_told(asked.key, body) if looks_up else _codes_in(body, asked.about)
-        code, tp = min(codes, key=lambda found: self._weight(asked, found[0]))
-        verdict = self._judge(asked, code)
-        if verdict is ErrorAction.DONE:
+        is_lookup = request.kind is TxnRequest.FIND_COORDINATOR
+        codes = self._coordinator_found(request.key, body) if is_lookup else _codes_in(body, request.about)
+        code, tp = min(codes, key=lambda found: self._severity(request, found[0]))
+        action = self._action_for(request, code)
+        if action is ErrorAction.DONE:
             self._attempts, self._not_before = 0, 0.0
-            self._done(asked, body, now)
-        elif verdict is ErrorAction.RETRY or verdict is ErrorAction.LOOK_UP:
-            self._again(asked, code, verdict, now)
+            self._done(request, body, now)
+        elif action is ErrorAction.RETRY or action is ErrorAction.LOOK_UP:
+            self._retry(request, code, action, now)
         else:
-            self._refused(asked, code, tp, verdict, now)
+            self._on_error(request, code, tp, action, now)
 
-    def _weight(self, asked: InFlightRequest, code: int) -> tuple[int, bool]:
-        """Return the place of a code among those of one answer; the least one counts. 55 only says that another is to blame."""
-        return _WORSE_FIRST.index(self._judge(asked, code)), code == Code.OPERATION_NOT_ATTEMPTED
+    def _severity(self, request: InFlightRequest, code: int) -> tuple[int, bool]:
+        """Return the sort key of an error code; the minimum counts. 55 only refers to the error of another partition."""
+        return _BY_SEVERITY.index(self._action_for(request, code)), code == Code.OPERATION_NOT_ATTEMPTED
 
-    def _judge(self, asked: InFlightRequest, code: int) -> ErrorAction:
+    def _action_for(self, request: InFlightRequest, code: int) -> ErrorAction:
         contents = self._manager.contents
-        if asked.need is TxnRequest.ABORT and code == Code.INVALID_TXN_STATE and not contents.started:
-            return ErrorAction.DONE  # the request that might have begun it never arrived
-        looks_up_to_init = asked.need is TxnRequest.FIND_COORDINATOR and self._manager.need() is TxnRequest.INIT
-        return action_for(TxnRequest.INIT if looks_up_to_init else asked.need, code)
+        if request.kind is TxnRequest.ABORT and code == Code.INVALID_TXN_STATE and not contents.started:
+            return ErrorAction.DONE  # the request that might have begun it has not arrived
+        looks_up_to_init = (
+            request.kind is TxnRequest.FIND_COORDINATOR and self._manager.next_request() is TxnRequest.INIT
+        )
+        return action_for(TxnRequest.INIT if looks_up_to_init else request.kind, code)
 
-    def _coordinator_told(self, key: CoordinatorKey, body: object) -> list[tuple[int, str]]:
+    def _coordinator_found(self, key: CoordinatorKey, body: object) -> list[tuple[int, str]]:
         assert isinstance(body, FindCoordinatorResponse)
-        told = self._coordinators.found(key, body, self._metadata.response_count)
-        return [(told.error_code, told.error_message or "")]
+        found = self._coordinators.on_response(key, body, self._metadata.response_count)
+        return [(found.error_code, found.error_message or "")]
 
-    def _unanswered(self, asked: InFlightRequest, error: PyProducerError | None, now: float) -> None:
-        """Ask again, and remember what may have been done for all that."""
+    def _on_failure(self, request: InFlightRequest, error: PyProducerError | None, now: float) -> None:
+        """Schedule the request again, and record that it may have succeeded."""
         if isinstance(error, UnsupportedVersion):
             self._manager.fail(error)
             return
-        self._coordinators.forget(asked.key)
-        if asked.need in (TxnRequest.COMMIT, TxnRequest.ABORT):
+        self._coordinators.forget(request.key)
+        if request.kind in (TxnRequest.COMMIT, TxnRequest.ABORT):
             self._manager.end_in_doubt = True
-        elif asked.need in (
+        elif request.kind in (
             TxnRequest.ADD_PARTITIONS,
             TxnRequest.ADD_OFFSETS,
             TxnRequest.COMMIT_OFFSETS,
@@ -225,13 +231,13 @@ class TransactionRequestLoop:
             self._manager.contents.may_have_started = True
         self._pause(self._backoff(self._attempts), now)
 
-    def _again(self, asked: InFlightRequest, code: int, verdict: ErrorAction, now: float) -> None:
-        if verdict is ErrorAction.LOOK_UP:
-            self._coordinators.forget(asked.key)
-        if code == Code.UNKNOWN_TOPIC_OR_PARTITION:  # of a partition that is to be added, which may not exist any more
+    def _retry(self, request: InFlightRequest, code: int, action: ErrorAction, now: float) -> None:
+        if action is ErrorAction.LOOK_UP:
+            self._coordinators.forget(request.key)
+        if code == Code.UNKNOWN_TOPIC_OR_PARTITION:  # a partition to be added may no longer exist
             self._metadata.request_update()
-        begins = asked.need is TxnRequest.INIT or (
-            asked.need is TxnRequest.ADD_PARTITIONS and not self._manager.contents.admitted
+        begins = request.kind is TxnRequest.INIT or (
+            request.kind is TxnRequest.ADD_PARTITIONS and not self._manager.contents.admitted
         )
         short = code == Code.CONCURRENT_TRANSACTIONS and begins and self._attempts < MAX_SHORT_PAUSES
         self._pause(SHORT_PAUSE if short else self._backoff(self._attempts), now)
@@ -240,63 +246,63 @@ class TransactionRequestLoop:
         self._not_before = now + seconds
         self._attempts += 1
 
-    def _done(self, asked: InFlightRequest, body: object, now: float) -> None:
-        manager, about = self._manager, asked.about
+    def _done(self, request: InFlightRequest, body: object, now: float) -> None:
+        manager, about = self._manager, request.about
         if isinstance(body, InitProducerIdResponse):
-            manager.initialized(ProducerIdAndEpoch(body.producer_id, body.producer_epoch), asked.style, now)
+            manager.on_initialized(ProducerIdAndEpoch(body.producer_id, body.producer_epoch), request.style, now)
         elif isinstance(body, AddPartitionsToTxnResponse):
             assert isinstance(about, frozenset)
-            manager.partitions_added(about, now)
+            manager.on_partitions_added(about, now)
         elif isinstance(body, AddOffsetsToTxnResponse):
             assert isinstance(about, GroupOffsets)
             manager.contents.started = True
             manager.contents.groups.add(about.group.group_id)
         elif isinstance(body, TxnOffsetCommitResponse):
             assert isinstance(about, GroupOffsets)
-            manager.offsets_committed(about)
+            manager.on_offsets_committed(about)
         elif isinstance(body, EndTxnResponse):
             given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
-            manager.ended(given, asked.style, now)
+            manager.on_end(given, request.style, now)
 
-    def _refused(self, asked: InFlightRequest, code: int, tp: str, verdict: ErrorAction, now: float) -> None:
+    def _on_error(self, request: InFlightRequest, code: int, partition: str, action: ErrorAction, now: float) -> None:
         manager = self._manager
-        subject = f"{asked.api.name} of transactional id {manager.transactional_id!r}"
-        if asked.key.kind is KeyType.GROUP:
-            subject += f", group {asked.key.name!r}"
-        if tp:
-            subject += f", {tp}"
-        advice = FENCED_ADVICE if verdict is ErrorAction.FENCED else ""
+        subject = f"{request.api.name} of transactional id {manager.transactional_id!r}"
+        if request.key.kind is KeyType.GROUP:
+            subject += f", group {request.key.name!r}"
+        if partition:
+            subject += f", {partition}"
+        advice = FENCED_ADVICE if action is ErrorAction.FENCED else ""
         if advice and code == Code.INVALID_PRODUCER_ID_MAPPING:
             advice = EXPIRED_ADVICE
-        if advice and asked.need is TxnRequest.COMMIT and manager.end_in_doubt:
+        if advice and request.kind is TxnRequest.COMMIT and manager.end_in_doubt:
             advice += DOUBTFUL_ADVICE
         error = broker_error(code, subject, user=manager.settings.user, advice=advice)
-        if verdict is ErrorAction.FENCED:
+        if action is ErrorAction.FENCED:
             manager.fail(ProducerFenced(str(error), code=error.code))
-        elif verdict is ErrorAction.FATAL:
+        elif action is ErrorAction.FATAL:
             manager.fail(error)
-        elif verdict is ErrorAction.REFUSED:
-            manager.refused(error, now)
+        elif action is ErrorAction.REFUSED:
+            manager.on_init_rejected(error, now)
         else:
-            if asked.need is TxnRequest.COMMIT:
+            if request.kind is TxnRequest.COMMIT:
                 manager.contents.sealed = False  # it is not committed
             manager.mark_abortable(error, now)
-            if asked.need is TxnRequest.FIND_COORDINATOR:  # to end a transaction it is needed all the same
+            if request.kind is TxnRequest.FIND_COORDINATOR:  # the coordinator is still needed to end the transaction
                 self._pause(self._backoff(self._attempts), now)
 
 
 def _codes_in(body: object, about: frozenset[TopicPartition] | GroupOffsets | None) -> list[tuple[int, str]]:
-    """Return every error code of an answer, with the partition that it is about. Of none that was asked for may it be silent."""
+    """Return the error codes of a response with their partitions. Requested partitions that it lacks have an error too."""
     if isinstance(body, AddPartitionsToTxnResponse):
-        told = [
+        found = [
             (row.partition_error_code, topic.name, row.partition_index)
             for topic in body.results_by_topic_v3_and_below
             for row in topic.results_by_partition
         ]
     elif isinstance(body, TxnOffsetCommitResponse):
-        told = [(row.error_code, topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
+        found = [(row.error_code, topic.name, row.partition_index) for topic in body.topics for row in topic.partitions]
     else:
         return [(getattr(body, "error_code", 0), "")]
     wanted = set(about.offsets if isinstance(about, GroupOffsets) else about or ())
-    told += [(Code.UNKNOWN_SERVER_ERROR, *tp) for tp in wanted - {(topic, number) for _, topic, number in told}]
-    return [(code, f"topic {topic!r}, partition {number}") for code, topic, number in told] or [(0, "")]
+    found += [(Code.UNKNOWN_SERVER_ERROR, *tp) for tp in wanted - {(topic, number) for _, topic, number in found}]
+    return [(code, f"topic {topic!r}, partition {number}") for code, topic, number in found] or [(0, "")]

@@ -1,4 +1,4 @@
-"""The requests of a transaction as messages: which API in which style, and what is in it."""
+"""Builds the request messages of a transaction, each with its API for the style of the transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spark_producer.protocol.messages.transactions import (
 from spark_producer.sender.transactions.partitions import GroupOffsets
 
 EXPLICIT_PRODUCE = 11
-"""The last version of Produce that does not add partitions to the transaction by itself."""
+"""Maximum version of Produce that does not add partitions to the transaction."""
 
 APIS = frozenset(
     api.key
@@ -50,18 +50,18 @@ COMMIT_OFFSETS = {
     Style.EXPLICIT: TXN_OFFSET_COMMIT._replace(max_version=4),
     Style.IMPLICIT: TXN_OFFSET_COMMIT._replace(name="TxnOffsetCommit of transaction.version 2", min_version=5),
 }
-"""A style is never mixed within a transaction: brokers choose their rules by the version of each request (KIP-890)."""
+"""A transaction never mixes styles: brokers choose their rules by the version of each request (KIP-890)."""
 
 
 class ApiRequest(NamedTuple):
-    """A request: its API, in the versions that suit the style, and its message."""
+    """A request: its API, limited to the versions of the style, and its message."""
 
     api: AnyApi
     body: tuple[object, ...]
 
 
 def produce_apis(produce: Api[ProduceRequest, ProduceResponse]) -> dict[Style, Api[ProduceRequest, ProduceResponse]]:
-    """Return the versions of Produce that suit each style, of those that suit the batches."""
+    """Return `produce`, limited to the versions of each style."""
     return {
         Style.EXPLICIT: produce._replace(max_version=EXPLICIT_PRODUCE),
         Style.IMPLICIT: produce._replace(
@@ -71,7 +71,7 @@ def produce_apis(produce: Api[ProduceRequest, ProduceResponse]) -> dict[Style, A
 
 
 def init(transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch = NO_IDENTITY) -> ApiRequest:
-    """Ask for the next epoch; with the `known` one only if that is still the newest."""
+    """Return the request for the next epoch; with `known`, only if that is still the newest one."""
     api = INIT_PRODUCER_ID if known is NO_IDENTITY else RAISE_EPOCH
     return ApiRequest(api, InitProducerIdRequest(transactional_id, timeout_ms, *known))
 
@@ -79,7 +79,7 @@ def init(transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch = NO_
 def add_partitions(
     transactional_id: str, identity: ProducerIdAndEpoch, topic_partitions: Collection[TopicPartition]
 ) -> ApiRequest:
-    """Add partitions to the transaction."""
+    """Return the request that adds partitions to the transaction."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in sorted(topic_partitions):
         by_topic[tp.topic].append(tp.partition)
@@ -88,19 +88,19 @@ def add_partitions(
 
 
 def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> ApiRequest:
-    """Add a group to the transaction."""
+    """Return the request that adds a consumer group to the transaction."""
     return ApiRequest(ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(transactional_id, *identity, group_id))
 
 
 def commit_offsets(
-    transactional_id: str, identity: ProducerIdAndEpoch, asked: GroupOffsets, style: Style
+    transactional_id: str, identity: ProducerIdAndEpoch, group_offsets: GroupOffsets, style: Style
 ) -> ApiRequest:
-    """Commit offsets of a group with the transaction."""
+    """Return the request that commits offsets of a group with the transaction."""
     by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
-    for tp, (offset, leader_epoch, note) in sorted(asked.offsets.items()):
+    for tp, (offset, leader_epoch, note) in sorted(group_offsets.offsets.items()):
         by_topic[tp.topic].append(TxnOffsetCommitRequestPartition(tp.partition, offset, leader_epoch, note))
     topics = tuple(TxnOffsetCommitRequestTopic(topic, tuple(rows)) for topic, rows in by_topic.items())
-    group = asked.group
+    group = group_offsets.group
     body = TxnOffsetCommitRequest(
         transactional_id, group.group_id, *identity, group.generation_id, group.member_id, group.group_instance_id, topics
     )  # fmt: skip
@@ -108,5 +108,5 @@ def commit_offsets(
 
 
 def end(transactional_id: str, identity: ProducerIdAndEpoch, style: Style, *, commit: bool) -> ApiRequest:
-    """End the transaction."""
+    """Return the request that ends the transaction."""
     return ApiRequest(END[style], EndTxnRequest(transactional_id, *identity, commit))

@@ -1,7 +1,7 @@
-"""The states of a transactional producer, the legal ways from one to another, and what callers may ask for in each (tables).
+"""The states of a transactional producer, the valid transitions, and the calls that each state allows, as tables.
 
-They are those of Kafka's TransactionManager, and two more: a producer that is HELD takes rows and sends nothing, so that its
-owner can still choose not to open a transaction at all; OPENING is the way from there.
+The states are those of Kafka's TransactionManager, and two more: a HELD producer accepts rows and sends nothing, so that its
+owner can still decide not to open a transaction; OPENING follows it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from spark_producer.errors import IllegalState
 
 
 class TxnState(enum.Enum):
-    """The state of a transactional producer; the text ends the sentence "the producer is …"."""
+    """The state of a transactional producer. The value completes the sentence "the producer is …"."""
 
     UNINITIALIZED = "not initialized"
     INITIALIZING = "being initialized"
     READY = "outside of a transaction"
-    HELD = "holding its rows back"
-    OPENING = "opening the transaction of the rows that it held back"
+    HELD = "holding its rows"
+    OPENING = "opening the transaction of its held rows"
     IN_TRANSACTION = "in a transaction"
     PREPARED = "prepared, and another process ends its transaction"
     COMMITTING = "committing its transaction"
@@ -66,14 +66,14 @@ SOURCES: Mapping[TxnState, frozenset[TxnState]] = {
     ),
     TxnState.FATAL: _ALL,
 }
-"""From where each state may be entered."""
+"""The states from which each state may be entered."""
 
 
 ACCEPTS_ROWS = frozenset({TxnState.HELD, TxnState.OPENING, TxnState.IN_TRANSACTION})
 """The states in which rows may be queued."""
 
 KEEPS_ROWS = ACCEPTS_ROWS | {TxnState.COMMITTING}
-"""The states in which queued rows wait, or are sent; in all others they are dropped."""
+"""The states in which queued rows wait or are sent; in all others they are dropped."""
 
 SETTLED = frozenset(
     {
@@ -84,16 +84,16 @@ SETTLED = frozenset(
         TxnState.FATAL,
     }
 )
-"""The states in which no transaction is left that this producer must end before it is closed."""
+"""The states without a transaction that the producer must end before it is closed."""
 
 
 class TxnCall(enum.Enum):
-    """What callers ask for; the text is the name of the call."""
+    """The calls of a transactional producer. The value is the name of the method."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"
     MARK_ABORTABLE = "send"
-    """what the producer itself asks for when it has refused a row: the transaction lacks it, and must not be committed"""
+    """made by the producer itself when it has rejected a row: the transaction lacks it, and must not be committed"""
     OFFSETS = "send_offsets_to_transaction"
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
@@ -114,7 +114,7 @@ REPEATED = frozenset(
         TxnCall.TRY_ABORT,
     }
 )
-"""The calls that go on when their caller has waited long enough. Then only the same call is allowed, and gets the result."""
+"""The calls that continue after a timeout of their caller. Then only the same call is allowed, and gets the result."""
 
 _OUTSIDE = frozenset({TxnState.UNINITIALIZED, TxnState.READY, TxnState.PREPARED})
 
@@ -133,13 +133,13 @@ ALLOWED: Mapping[TxnCall, frozenset[TxnState]] = {
         }
     ),
     TxnCall.HOLD: _OUTSIDE,
-    TxnCall.TAKE: ACCEPTS_ROWS,  # the hold may have ended by itself
+    TxnCall.TAKE: ACCEPTS_ROWS,  # the hold may have ended automatically
     TxnCall.RELEASE: ACCEPTS_ROWS,
     TxnCall.PREPARE: frozenset({TxnState.IN_TRANSACTION, TxnState.OPENING}),  # without rows it need not be open
     TxnCall.RENEW: _OUTSIDE,
     TxnCall.TRY_ABORT: _ALL - {TxnState.INITIALIZING, TxnState.COMMITTING, TxnState.FATAL},
 }
-"""In which states each call is allowed."""
+"""The states in which each call is allowed."""
 
 STOPPED_BY_FAILURE = frozenset(
     {
@@ -151,26 +151,26 @@ STOPPED_BY_FAILURE = frozenset(
         TxnCall.RELEASE,
     }
 )
-"""The calls that raise the reason why a transaction can only be aborted, where others raise that they make no sense."""
+"""The calls that raise the error of an abortable transaction; others raise that they are not allowed."""
 
 
 def transition(state: TxnState, to: TxnState) -> TxnState:
-    """Return the new state.
+    """Return `to`, if the transition is valid.
 
     Raises:
-        IllegalState: the table does not allow it.
+        IllegalState: the table does not allow the transition.
     """
     if state not in SOURCES[to]:
-        raise IllegalState(f"a producer that is {state.value} cannot become one that is {to.value}")
+        raise IllegalState(f"invalid transition of the producer: from {state.value!r} to {to.value!r}")
     return to
 
 
 class Operation:
-    """A call of another thread, which the I/O thread carries out; `argument` and `result` depend on the call.
+    """A call of another thread, which the I/O thread executes. `argument` and `result` depend on the call.
 
-    The caller creates it. The I/O thread sets `seen` first, since a thread that was interrupted asks once more; `committed` when
-    the coordinator has committed the transaction, after which nothing is an error of the call any more; `result` or `error`; and
-    `done` last. `caller` is the thread that waits; None if it has left.
+    The caller creates it. The I/O thread sets `seen` first, since an interrupted thread may post it again; `committed` when the
+    coordinator has committed the transaction, after which the call cannot fail; `result` or `error`; and `done` last. `caller` is
+    the waiting thread; None if it has left.
     """
 
     __slots__ = ("argument", "call", "caller", "committed", "done", "error", "result", "seen")

@@ -209,7 +209,7 @@ def test_tm16_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it
         producer.begin_transaction()
         producer.send("t", "a")
         producer.flush()
-    manager.asked = Interrupted()
+    manager.calls = Interrupted()
     with pytest.raises(CtrlC):
         call()
     call(10.0) if name != "begin" else call()
@@ -239,7 +239,7 @@ def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_conte
     cluster.wake()
     assert reached.wait(DEADLINE), "the I/O thread does nothing more"
     first = Runner(write)
-    until(lambda: len(manager.asked) == 1, "it begins")
+    until(lambda: len(manager.calls) == 1, "it begins")
     with pytest.raises(IllegalState, match="another thread was beginning"):
         producer.begin_transaction()
     clock.skip(20.0)

@@ -102,4 +102,4 @@ def test_tm27_who_is_fenced_off_after_a_lost_commit_is_told_that_it_may_be_done(
         made.script["commit"] = [LOST, 90] if lost else [90]
         go_on(made)
         assert isinstance(commit.error, ProducerFenced)
-        assert ("read first what is there" in str(commit.error)) == lost
+        assert ("check first what was written" in str(commit.error)) == lost

@@ -58,7 +58,7 @@ def test_a_batch_that_expires_without_a_leader_says_so() -> None:
     made.batches(b"a")
     made.bench.clock.advance(120)
     made.step()
-    assert "The brokers name no leader of the partition, or not its address." in str(made.error)
+    assert "The partition has no leader, or the brokers lack its address." in str(made.error)
 
 
 @pytest.mark.parametrize("code", [0, 19, 10, 46])

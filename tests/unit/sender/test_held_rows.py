@@ -171,7 +171,7 @@ def test_a_prepared_transaction_needs_to_know_where_its_rows_are() -> None:
     made.do(TxnCall.RELEASE)
     refused = made.do(TxnCall.PREPARE).error
     assert isinstance(refused, TransactionAbortable)
-    assert "did not say at which offset" in str(refused)
+    assert "lacks the offset of a batch" in str(refused)
 
 
 def test_prepare_refuses_while_rows_are_on_their_way_and_after_a_row_was_lost() -> None:

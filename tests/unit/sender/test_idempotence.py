@@ -38,7 +38,7 @@ class Numbered:
     def lose(self, batch: ProducerBatch) -> None:
         """It fails for good."""
         self.bench.completion.remove_in_flight(batch)
-        self.sequencer.lost(batch)
+        self.sequencer.batch_failed(batch)
         self.bench.completion.fail(batch, ValueError("refused"))
         self.settle()
 
@@ -50,7 +50,7 @@ class Numbered:
 
     def refuse_for_gap(self, batch: ProducerBatch) -> None:
         self.bench.completion.remove_in_flight(batch)
-        self.sequencer.gap(batch)
+        self.sequencer.on_gap(batch)
         self.bench.completion.reenqueue(batch)
         self.settle()
 
@@ -144,7 +144,7 @@ def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     made.bench.append(b"never sent")
     made.bench.clock.advance(120)
     for batch in made.bench.completion.take_expired(made.bench.clock.now):
-        made.sequencer.lost(batch)
+        made.sequencer.batch_failed(batch)
         made.bench.completion.fail(batch, ValueError("expired"))
     made.settle()
     assert sent_as(made.stamped()) == (4711, 2, 3)

@@ -133,7 +133,7 @@ def test_a_topic_without_a_leader_still_waits_for_the_delivery_timeout() -> None
     made.batches(b"a")
     play(made, lambda _node, _seconds: metadata_of({TOPIC: (-1,)}))
     assert isinstance(made.error, DeliveryTimeout)
-    assert "The brokers name no leader of the partition" in str(made.error)
+    assert "The partition has no leader" in str(made.error)
 
 
 def test_every_broker_is_asked_before_rows_are_ended() -> None:
@@ -215,7 +215,7 @@ def test_answers_of_long_ago_do_not_count() -> None:
     found.watch({"a"})
     gone = {"a": TopicInfo(UNKNOWN, (), (), b"")}
     for number in range(5):
-        found.answered({"a"}, gone, 1, 10.0 + 2 * number)
+        found.on_response({"a"}, gone, 1, 10.0 + 2 * number)
     assert found.absence(tp, [1], 18.0) is not None
     assert found.absence(tp, [1], 18.0 + 2 * FORGOTTEN_AFTER) is None
     assert found.absence(TopicPartition("other", 0), [1], 18.0) is None

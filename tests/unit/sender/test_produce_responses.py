@@ -282,11 +282,11 @@ def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
     texts = [str(future.exception(0)) for future in futures]
     assert "rejected the record: no key" in texts[0]
     assert "other records of its batch" in texts[1]
-    assert "rejected the record: refused" in texts[2]
+    assert "rejected the record: rejected" in texts[2]
     for future in futures:
         error = future.exception(0)
         assert isinstance(error, RecordsRefused)
-        assert error.records == {0: "no key", 2: "refused"}
+        assert error.records == {0: "no key", 2: "rejected"}
         assert "INVALID_RECORD (87)" in str(error)
 
 

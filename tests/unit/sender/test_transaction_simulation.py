@@ -81,7 +81,7 @@ class Caller:
     def call(self, call: TxnCall) -> Operation:
         """A call, until it is done."""
         operation = Operation(call)
-        self.manager.asked.append(operation)
+        self.manager.calls.append(operation)
         for _ in range(5000):
             if operation.done or self.made.bench.incomplete.error is not None:
                 operation.error = operation.error or self.made.bench.incomplete.error
@@ -131,7 +131,7 @@ class Caller:
                 self.made.bench.append_one(value, 1000 + self.rows, None, TopicPartition(TOPIC, partition))
             except BufferExhausted as error:
                 spoilt = Operation(TxnCall.MARK_ABORTABLE, error)
-                self.manager.asked.append(spoilt)
+                self.manager.calls.append(spoilt)
                 return
             written.rows.append((partition, self.rows))
             self.rows += 1
