@@ -52,7 +52,7 @@ quickstart: setup ## start the embedded broker, write the flights of 2013, read 
 jars: setup-dev ## fetch Kafka, and make the archives that its JVMs and Spark's start from
 	@$(BIN)/python -m tests.support.jars
 
-bytecode: setup-dev ## compile package and tests once, so that the processes of a run need not do it at the same time
+bytecode: setup-dev ## compile package and tests once, so that the processes of a run need not all do it
 	@$(BIN)/python -m compileall -q spark_producer tests benchmarks jobs
 	@$(BIN)/python -m pytest -n 0 -q --collect-only > /dev/null
 
@@ -65,22 +65,22 @@ test-fast: setup-dev ## tests without a JVM and without the slow ones, a minute 
 nightly: jars ## what CI leaves out: the twins on Kafka 3.9, notebooks, benchmarks' rows, samples of the matrix and of platforms
 	$(PYTEST) -m nightly $(ARGS)
 
-coverage: jars ## every test, with the lines and branches that none of them reaches; it takes half as long again
+coverage: jars ## every test, with the lines and branches that none reaches; takes half as long again
 	$(PYTEST) --cov --cov-report=term $(ARGS)
 
-campaigns: setup-dev ## more cases of schedules, races and odd requests than every run has
+campaigns: setup-dev ## more cases of schedules, races and odd requests than make test has
 	$(PYTEST) -m campaign $(ARGS)
 
-crash-seeds: setup-dev ## Run 100,000 random crashes of the tiered engine on a simulated disk; continues where it stopped
+crash-seeds: setup-dev ## crash the tiered engine 100,000 times on a simulated disk; takes hours, resumes
 	@$(BIN)/python -m tests.unit.broker.storage.tiered.crash_seeds $(ARGS)
 
-kills: setup-dev ## kill -9 each storage engine of the broker 200 times below kafka-python and librdkafka, and read everything back
+kills: setup-dev ## kill -9 the broker 200 times with each storage engine, under kafka-python and librdkafka, and read everything back
 	$(BIN)/python -m pytest -n 0 -s -m campaign tests/faults/test_storage_killed.py $(ARGS)
 
-model: setup-dev ## search all orders of exactly-once writes, larger worlds than the tests do, and write docs/exactly_once_models.md
+model: setup-dev ## model-check exactly-once writes, with more states than the tests, and write docs/exactly_once_models.md
 	@$(BIN)/python -m tests.model $(ARGS)
 
-matrix: jars ## kill every part of an exactly-once query behind every step, and write the table into docs/; hours, goes on where it stopped
+matrix: jars ## kill every process of an exactly-once query after every step, and write docs/exactly_once_matrix.md; takes hours, resumes
 	@$(BIN)/python -m tests.matrix $(ARGS)
 	@$(BIN)/python -m tests.matrix.scenes
 	@$(BIN)/python -m tests.matrix.duel
@@ -103,7 +103,7 @@ experiments: setup-dev ## run the experiments on the embedded broker's memory, a
 asan: setup-dev ## the tests of the compiled kernel under AddressSanitizer, as committed; needs gcc
 	@.ci/asan $(abspath $(BIN)/python)
 
-notebooks: setup-dev ## run every notebook, keep its pictures and tables, and test that it needs nothing but the package
+notebooks: setup-dev ## run every notebook, write docs/results/notebooks, and test that each needs nothing but the package
 	$(BIN)/python notebooks/run.py
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
@@ -124,7 +124,7 @@ platforms: setup-dev ## try the wheel with each Spark and Python in docs/platfor
 	@$(BIN)/python -m tests.platforms.kernels
 	@$(BIN)/python -m tests.platforms.shipping
 
-constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows
+constraints: setup-dev ## rewrite constraints.txt with the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py
 
 docs: setup ## write docs/{options,metrics,broker_metrics,errors}.md, the drawn pictures and the profiles in conf/ from the code
