@@ -86,8 +86,8 @@ class KilledQuery:
     def _watch(self, query: subprocess.Popen[bytes], on_count: Callable[[int], None], *, until_open: bool) -> bool:
         deadline = time.monotonic() + MAX_RUN_S
         while (ended := query.poll()) is None:
-            stable = self._committed()
             end = sum(offsets(self._client, self._topic).values())
+            stable = self._committed()  # after the end: below that a transaction is open now, and not only before
             on_count(min(stable, self._rows))
             if until_open and 0 < stable < end:
                 return True

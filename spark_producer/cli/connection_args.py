@@ -51,8 +51,8 @@ def add_connection(
         "--command-config",
         type=_properties,
         metavar="FILE.properties",
-        help="connection settings, as for Kafka's own tools (docs/security.md); passwords belong into this file, or where it "
-        "refers to, because all users of this machine can read command lines",
+        help="connection settings, as for Kafka's own tools (docs/security.md); put passwords into this file, or refer to them "
+        "there: all users of this machine can read command lines",
     )
     if old_name:
         add_old_name(command, "--config", file)

@@ -197,7 +197,7 @@ def test_flights_with_spark_submit_to_a_secured_broker(
         foreign |= {"sasl.mechanism": "PLAIN", "sasl.username": "flights", "sasl.password": PASSWORD}
         assert sum(end_offsets(broker.bootstrap_servers, topic, **foreign).values()) == ROWS
     assert f"{ROWS:,} flights written to {topic}" in said
-    assert "client.properties: group.id belong to other clients" in said
+    assert "client.properties: group.id are options of other clients" in said
     assert PASSWORD not in said
 
 

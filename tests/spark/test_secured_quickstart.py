@@ -90,7 +90,7 @@ def test_an_openssl_that_fails_is_quoted(tmp_path: Path) -> None:
     command.chmod(0o755)
     done = refused(path=f"{tmp_path}:{os.environ['PATH']}")
     assert done.returncode == 1
-    assert done.stderr.strip() == "quickstart: openssl could not make a certificate: no such option"
+    assert done.stderr.strip() == "quickstart: openssl could not create a certificate: no such option"
 
 
 def test_a_cluster_of_ones_own_has_its_own_security() -> None:
