@@ -21,7 +21,7 @@ from benchmarks.machine import kernel_facts
 from spark_producer.broker import LocalBroker
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.write.dead_letters.letters import DeadLetters
-from spark_producer.datasource.write.dead_letters.records import Origin
+from spark_producer.datasource.write.dead_letters.records import LetterOrigin
 from spark_producer.datasource.write.worker.task_writer import TaskWriter
 from spark_producer.producer import Producer
 
@@ -70,7 +70,7 @@ def batches(bad: bool) -> list[pa.RecordBatch]:
 def once(config: ProducerConfig, scene: Scene, rows: list[pa.RecordBatch], producer: Producer) -> float:
     """Write all rows as a task does; return the seconds of this thread."""
     sink = SinkOptions(topic=TOPIC, dead_letter_topic=DEAD if scene.dead_letters else None)
-    letters = DeadLetters(producer, sink, Origin(0, 0, "batch write")) if scene.dead_letters else None
+    letters = DeadLetters(producer, sink, LetterOrigin(0, 0, "batch write")) if scene.dead_letters else None
     task = TaskWriter(producer, sink, letters=letters)
     began = time.thread_time()
     for batch in rows:

@@ -1,4 +1,4 @@
-"""The data source that Spark sees: the only room that knows pyspark.
+"""The data source that Spark sees: the only package that knows pyspark.
 
 Owns: the checks of schema and options on the driver, the write of a task, the commit on the driver.
 Must not know: anything about Kafka that `Producer` and the blocking client do not offer.

@@ -1,4 +1,4 @@
-"""The Arrow types in which Spark hands over its own, for the plan of a column before any row comes."""
+"""The Arrow types of Spark's types, for the plan of a column before the first row."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def arrow_type(kind: DataType, path: str) -> pa.DataType:
     """Return the Arrow type of a Spark type, with the nullability of its fields.
 
     Raises:
-        SchemaError: It is an interval of months, a VARIANT, or another type that Avro does not have; the text names the field.
+        SchemaError: Avro does not have the type, such as an interval of months or a VARIANT; the message has the field.
     """
     if isinstance(kind, StructType):
         return pa.struct(
@@ -76,7 +76,7 @@ def arrow_type(kind: DataType, path: str) -> pa.DataType:
         if isinstance(kind, spark):
             return arrow()
     raise SchemaError(
-        f"field '{path}' has type {for_log(kind.simpleString())}, which Avro does not have: cast it, or leave it out"
+        f"field '{path}' has type {for_log(kind.simpleString())}, which Avro does not have. Cast it, or leave it out"
     )
 
 

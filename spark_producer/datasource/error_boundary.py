@@ -1,7 +1,7 @@
-"""Errors as Spark shows them: with their message, and without the traceback through this package.
+"""Decorators for methods that Spark calls: errors keep their message, but not the traceback through this package.
 
-Spark prints the traceback of its Python process before the message: up to 20 lines of this package, for a mistake that was not
-made in it. The message says what to do.
+Spark prints the traceback of its Python process before the message: up to 20 lines of this package, for an error that is not
+in it. The message says what to do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = escaping_logger("pyproducer")
 
 
 def hide_internal_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a method that Spark calls, so that an error of ours leaves it with one line of traceback, this module's.
+    """Wrap a method that Spark calls, so that an error of this package leaves it with one line of traceback, this module's.
 
     The whole traceback goes to the log `pyproducer` at level DEBUG. Only a user's own function keeps its traceback, as the
     cause of a `PartitionerError`. Other exceptions are defects and keep their traceback.
@@ -39,10 +39,10 @@ def hide_internal_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def as_pickling_error(method: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a method that runs while Spark pickles, in the way of `hide_internal_traceback`.
+    """Wrap a method that Spark calls for pickling, like `hide_internal_traceback`.
 
-    PySpark turns every error of pickling into its own `PicklingError`, with the tracebacks of both, except for those that are
-    errors of pickling already. So the error gets that as a second base, and keeps its name.
+    PySpark turns every error of pickling into its own `PicklingError`, with the tracebacks of both, except for
+    pickling errors. So the error gets `PickleError` as a second base, and keeps its name.
     """
 
     @functools.wraps(method)
@@ -59,6 +59,6 @@ def as_pickling_error(method: Callable[P, R]) -> Callable[P, R]:
 def _as_pickle_error(error: PyProducerError) -> PyProducerError:
     kind = type(error)
     both = type(kind.__name__, (kind, PickleError), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
-    told: PyProducerError = both(*error.args)
-    told.__dict__.update(error.__dict__)
-    return told
+    combined: PyProducerError = both(*error.args)
+    combined.__dict__.update(error.__dict__)
+    return combined

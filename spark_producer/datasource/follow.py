@@ -1,6 +1,6 @@
-"""Reports of writes for the program that makes them: `follow` registers a source whose commits tell it what was written.
+"""Reports of writes for the program that runs them: `follow` registers a source whose commits report to it.
 
-Spark commits in a process of its own. What leads back from there to the program is an accumulator; only classic Spark has any.
+Spark commits in a separate process. An accumulator carries the reports to the program; only classic Spark has accumulators.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError
 from spark_producer.metrics import OffsetRange, WriteReport
 
-KEPT = 1000
-"""The reports that are kept, the newest ones; one is some 2 kB, and more with very many topics."""
+MAX_REPORTS = 1000
+"""Maximum reports that are kept, the newest ones; one has about 2 kB, and more with very many topics."""
 
 _RANGES = "array<struct<topic: string, partition: int, first: bigint, last: bigint, records: bigint>>"
 FRAME = (
@@ -38,24 +38,24 @@ FRAME = (
 
 @dataclass(frozen=True)
 class Written:
-    """What became of one write."""
+    """The report of one write."""
 
     write: str
     """`batch write`, or `micro-batch 7`"""
     status: str
     """`committed`, `aborted`, or `unknown` where an exactly-once write was left to a newer driver"""
     report: WriteReport
-    """What is in the topics. After an abort that is what stays there, and nothing of an exactly-once write."""
+    """The rows in the topics: after an abort those that stay there, which are none for an exactly-once write."""
     query_id: str | None
     batch_id: int | None
     """The number of the micro-batch; None for batch writes."""
     started: datetime | None
-    """When the first task began; None if none wrote anything."""
+    """The start of the first task; None if no task wrote anything."""
     ended: datetime
     outputs: tuple[Mapping[str, str], ...]
     """The topics under their names in OpenLineage: `namespace` and `name`."""
     metrics: Mapping[str, Mapping[str, Any]]
-    """Group, then metric, then node or topic where the group is about those, to a number (docs/metrics.md)."""
+    """Number by group, metric, and node or topic if the group has these (docs/metrics.md)."""
     exactly_once: Mapping[str, Any] | None = None
 
     @property
@@ -70,26 +70,26 @@ class Written:
 
     @classmethod
     def from_json(cls, text: str) -> Written:
-        """Read a file of `reportPath`, or what its writer tells to a program that follows."""
-        page = json.loads(text)
-        counts = {name: page[name] for name in WriteReport._fields if name in page}
-        counts["ranges"] = _by_place(page["ranges"])
-        counts["dead_letters"] = _by_place(page.get("dead_letters", []))
+        """Return the report of a file of `reportPath`, or of a writer's message to `follow`."""
+        report = json.loads(text)
+        counts = {name: report[name] for name in WriteReport._fields if name in report}
+        counts["ranges"] = _by_partition(report["ranges"])
+        counts["dead_letters"] = _by_partition(report.get("dead_letters", []))
         return cls(
-            write=page["write"],
-            status=page["status"],
+            write=report["write"],
+            status=report["status"],
             report=WriteReport(**counts),
-            query_id=page["query_id"],
-            batch_id=page["batch_id"],
-            started=None if page["started"] is None else datetime.fromisoformat(page["started"]),
-            ended=datetime.fromisoformat(page["ended"]),
-            outputs=tuple(page["outputs"]),
-            metrics=page.get("metrics", {}),
-            exactly_once=page.get("exactly_once"),
+            query_id=report["query_id"],
+            batch_id=report["batch_id"],
+            started=None if report["started"] is None else datetime.fromisoformat(report["started"]),
+            ended=datetime.fromisoformat(report["ended"]),
+            outputs=tuple(report["outputs"]),
+            metrics=report.get("metrics", {}),
+            exactly_once=report.get("exactly_once"),
         )
 
 
-def _by_place(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], OffsetRange]:
+def _by_partition(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], OffsetRange]:
     return {(row["topic"], row["partition"]): OffsetRange(row["first"], row["last"], row["records"]) for row in rows}
 
 
@@ -98,7 +98,7 @@ def _rows(ranges: Mapping[tuple[str, int], OffsetRange]) -> list[tuple[str | int
 
 
 class Reports:
-    """The reports of a session's writes, oldest first; the last 1,000 are kept. They come in while the program does other things.
+    """The reports of a session's writes, oldest first; the last 1,000 are kept. They arrive while the program does other things.
 
     A task that Spark runs twice is counted once, since only the commit or the abort of a write reports.
     """
@@ -106,9 +106,9 @@ class Reports:
     def __init__(self, spark: SparkSession, accumulator: Accumulator[deque[str]]) -> None:
         self._spark = spark
         self._pending = accumulator.value
-        """Is filled by PySpark's thread, and emptied here; both ends of a deque may be used at the same time."""
-        self._kept: deque[Written] = deque(maxlen=KEPT)
-        self._new: deque[Written] = deque(maxlen=KEPT)
+        """PySpark's thread appends, and `_collect` removes; a deque allows both at the same time."""
+        self._kept: deque[Written] = deque(maxlen=MAX_REPORTS)
+        self._new: deque[Written] = deque(maxlen=MAX_REPORTS)
 
     @property
     def latest(self) -> Written:
@@ -123,7 +123,7 @@ class Reports:
         return self._kept[-1]
 
     def take(self) -> list[Written]:
-        """Return the reports that came in since the last call, for exporters (docs/reports.md)."""
+        """Return the reports that arrived since the last call, for exporters (docs/reports.md)."""
         self._collect()
         found = []
         while self._new:
@@ -131,7 +131,7 @@ class Reports:
         return found
 
     def to_frame(self) -> DataFrame:
-        """Return all reports that are kept as a DataFrame, one row for each write; the columns are those of `FRAME`."""
+        """Return the kept reports as a DataFrame, one row for each write, with the columns of `FRAME`."""
         rows = [
             (
                 one.write, one.status, one.query_id, one.batch_id, one.started, one.ended, one.records, one.report.bytes,
@@ -157,11 +157,11 @@ class Reports:
             self._new.append(written)
 
 
-class _Pages(AccumulatorParam[deque[str]]):
-    """An accumulator of pages. It is extended in place, so that `Reports` may empty it meanwhile; and bounded, if nobody does."""
+class _ReportQueue(AccumulatorParam[deque[str]]):
+    """An accumulator of reports in JSON. It is extended in place, so that `Reports` can empty it meanwhile; and bounded."""
 
     def zero(self, value: deque[str]) -> deque[str]:  # noqa: ARG002 - PySpark's signature
-        return deque(maxlen=KEPT)
+        return deque(maxlen=MAX_REPORTS)
 
     def addInPlace(self, value1: deque[str], value2: deque[str]) -> deque[str]:  # noqa: N802 - PySpark's name
         value1.extend(value2)
@@ -179,11 +179,11 @@ def follow(spark: SparkSession) -> Reports:
     """
     if not isinstance(spark, SparkSession):
         raise ConfigError(
-            "follow() needs a classic Spark session: Spark Connect has no accumulators, which bring the reports back. Set the "
-            "option reportPath, which writes a file about each write, everywhere"
+            "follow() needs a classic Spark session: Spark Connect has no accumulators, which carry the reports. Set the option "
+            "reportPath instead, which saves a file for each write"
         )
     if spark not in _followed:
-        accumulator = spark.sparkContext.accumulator(deque(maxlen=KEPT), _Pages())
+        accumulator = spark.sparkContext.accumulator(deque(maxlen=MAX_REPORTS), _ReportQueue())
         register_once(spark, _followed_source(accumulator))
         followed.add(spark)
         _followed[spark] = Reports(spark, accumulator)
@@ -191,7 +191,7 @@ def follow(spark: SparkSession) -> Reports:
 
 
 def _followed_source(accumulator: Accumulator[deque[str]]) -> type[PyProducerDataSource]:
-    """Return a class that Spark pickles by value, since it is made in a function, and with it the accumulator."""
+    """Return a class that Spark pickles by value with the accumulator, since it is defined in a function."""
 
     class FollowedDataSource(PyProducerDataSource):
         """The data source, whose commits and aborts report to the program."""

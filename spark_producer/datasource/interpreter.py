@@ -10,10 +10,10 @@ import itertools
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
 MAX_KEPT_BYTES = 32 << 20
-"""The bytes of the largest allocation that is kept; glibc takes no more for M_MMAP_THRESHOLD."""
+"""Maximum size in bytes of an allocation that is kept; it is glibc's maximum for M_MMAP_THRESHOLD."""
 
 KEPT = 64 << 20
-"""The bytes that are kept: a quarter of the largest default of `buffer.memory`."""
+"""Maximum bytes that are kept: a quarter of the largest default of `buffer.memory`."""
 
 
 @functools.cache

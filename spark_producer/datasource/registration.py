@@ -1,4 +1,4 @@
-"""The registration of the data source with a session, where Spark has found it already and in threads of a program's own."""
+"""Registers the data source with a session, also if Spark has found it already, and in threads that a program started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 ALREADY_THERE = "DATA_SOURCE_ALREADY_EXISTS"
-"""Spark 4.0's answer where it has found an installed data source of that name; later ones take the new class instead."""
+"""Spark 4.0's error if it has found an installed data source of that name; later versions replace it."""
 
 MANAGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 """Spark's class, and its logger, that warns of each data source that replaces another one."""
@@ -44,7 +44,7 @@ def _without_warning(spark: SparkSession) -> Iterator[None]:
         log4j = jvm.org.apache.logging.log4j
         level = log4j.LogManager.getLogger(MANAGER).getLevel()
         log4j.core.config.Configurator.setLevel(MANAGER, log4j.Level.ERROR)
-    except Exception:  # py4j is no dependency of ours, and another logger of the JVM may fail in other ways
+    except Exception:  # py4j is not a dependency, and other loggers of the JVM may fail in other ways
         yield
         return
     try:

@@ -99,8 +99,8 @@ class PyProducerDataSource(DataSource):
         """
         if overwrite:
             raise ConfigError(
-                'a topic cannot be overwritten: use mode("append"). Spark\'s own message about save modes names Overwrite '
-                "beside Append; append is the only one that a topic has"
+                'a topic cannot be overwritten. Use mode("append"), the only save mode of topics, although Spark\'s own message '
+                "names Overwrite too"
             )
         settings = self._checked_settings(schema, streaming=False)
         config, sink = settings.config, settings.sink
@@ -151,21 +151,23 @@ class PyProducerDataSource(DataSource):
 
 
 def _only_writes() -> ConfigError:
-    return ConfigError('format("pyproducer") only writes; read with Spark\'s Kafka source or a Kafka consumer')
+    return ConfigError(
+        'format("pyproducer") cannot read: it is only for writes. Read with Spark\'s Kafka source or a Kafka consumer'
+    )
 
 
-class _Wait:
-    """A callback that says once, in the log, what the check waits for."""
+class _WaitWarning:
+    """A callback that logs once what the check is waiting for."""
 
-    def __init__(self, patience: str, still_waiting: float) -> None:
-        self._patience = patience
+    def __init__(self, timeout: str, still_waiting: float) -> None:
+        self._timeout = timeout
         self._still_waiting = still_waiting
-        self._told = False
+        self._has_warned = False
 
     def __call__(self, seconds: float, subject: str) -> None:
-        if seconds >= self._still_waiting and not self._told:
-            self._told = True
-            logger.warning("still waiting for %s, at most %s", subject, self._patience)
+        if seconds >= self._still_waiting and not self._has_warned:
+            self._has_warned = True
+            logger.warning("still waiting for %s, at most %s", subject, self._timeout)
 
 
 def check_cluster(
@@ -176,14 +178,14 @@ def check_cluster(
     dead_letters: str | None = None,
     own_time: bool = False,
 ) -> None:
-    """Ask the brokers for `topic` (None: only whether they answer), and wait at most `max.block.ms`.
+    """Check that the brokers respond and have `topic` (None: only that they respond), for at most `max.block.ms`.
 
-    With `own_time` the user has set that time, so that a topic that no broker knows is waited for as long; else it is waited for
+    With `own_time` the user has set that time, and it is the maximum wait for a topic that no broker knows; otherwise that is
     `UNKNOWN_TOPIC_GRACE`.
 
-    The topic for `dead_letters` must be there: nobody creates it, since nobody would look into it.
+    The topic for `dead_letters` must exist: it is not created, since a topic that no one knows would not be read.
 
-    After `still_waiting` seconds the log says so.
+    After `still_waiting` seconds a warning is logged.
 
     Raises:
         BrokersUnreachable: none of the bootstrap servers answered; the message names all of them.
@@ -191,7 +193,7 @@ def check_cluster(
         MetadataTimeout: the topic has no leaders yet.
     """
     limit, option = config.max_block_ms / 1000, "kafka.max.block.ms"
-    wait = _Wait(f"{limit:g} s ({option})", still_waiting)
+    wait = _WaitWarning(f"{limit:g} s ({option})", still_waiting)
     settings = ConnectionSettings.from_config(config)
     with BlockingClient(settings, timeout=limit, timeout_option=option, on_wait=wait) as client:
         if topic is None:
@@ -212,5 +214,5 @@ def _find_dead_letter_topic(client: BlockingClient, topic: str) -> None:
         near = suggest_topic(client, topic)
         hint = f" (did you mean {near!r}?)" if near else ""
         subject = f"{DEAD_LETTER_TOPIC} {topic!r} (option deadLetterTopic)"
-        advice = f"correct its name{hint}, or create it: no write does, since nobody would look into it"
+        advice = f"correct its name{hint}, or create it: writes do not create dead-letter topics"
         raise broker_error(error.code, subject, advice=advice, topic=topic) from None

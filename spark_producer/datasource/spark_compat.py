@@ -1,7 +1,7 @@
-"""What the writer of a stream inherits from: PySpark's own class since 4.1, and on 4.0 one that gets Arrow batches all the same.
+"""The base class of the streaming writer: PySpark's own since 4.1, and on 4.0 one that gets Arrow batches too.
 
-PySpark 4.0 has no `DataSourceStreamArrowWriter`. Its planner looks whether a writer, of a batch or of a stream, is a
-`DataSourceArrowWriter`, and gives it Arrow batches then instead of rows (`pyspark/sql/worker/write_into_data_source.py` of 4.0).
+PySpark 4.0 has no `DataSourceStreamArrowWriter`. Its planner gives Arrow batches instead of rows to each writer, of a batch
+or of a stream, that is a `DataSourceArrowWriter` (`pyspark/sql/worker/write_into_data_source.py` of 4.0).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ elif hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class DataSourceStreamArrowWriter(datasource.DataSourceStreamWriter, datasource.DataSourceArrowWriter):
-        """A writer of a stream that PySpark 4.0 takes for one of Arrow batches."""
+        """A streaming writer that gets Arrow batches from PySpark 4.0."""
 
 
 __all__ = ["DataSourceStreamArrowWriter"]

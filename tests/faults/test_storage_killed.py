@@ -25,8 +25,8 @@ from tests.support.read_back import read_topic
 pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
-KEPT, FADING = "kept", "fading"
-PARTITIONS: list[Partition] = [(topic, number) for topic in (KEPT, FADING) for number in range(2)]
+MAX_REPORTS, FADING = "kept", "fading"
+PARTITIONS: list[Partition] = [(topic, number) for topic in (MAX_REPORTS, FADING) for number in range(2)]
 FADES: dict[str, str | None] = {"retention.bytes": "200000"}
 RECORDS_OF_A_LIFE = 400
 
@@ -99,10 +99,10 @@ def live(
 def test_w7_foreign_clients_find_everything_behind_every_death(tmp_path: Path, lives: int, engine: str) -> None:
     port = free_ports(1)[0]
     with LocalBroker(tmp_path / "data", port=port, settings=BrokerSettings(storage_engine=engine)) as first:
-        first.create_topic(KEPT, 2)
+        first.create_topic(MAX_REPORTS, 2)
         first.create_topic(FADING, 2, FADES)
         address = first.bootstrap_servers
-        producer, group = NumberingProducer(address, PARTITIONS), ReadingGroup(address, [KEPT, FADING], FADING)
+        producer, group = NumberingProducer(address, PARTITIONS), ReadingGroup(address, [MAX_REPORTS, FADING], FADING)
     done: Counter[str] = Counter()
     for life in range(lives):
         done += live(tmp_path, port, life, engine, producer, group)
@@ -113,9 +113,9 @@ def test_w7_foreign_clients_find_everything_behind_every_death(tmp_path: Path, l
     group.close()
     assert (producer.errors, group.errors) == ([], [])
     assert producer.acknowledged == producer.written
-    starts = {topic: check(address, topic, producer.written) for topic in (KEPT, FADING)}
+    starts = {topic: check(address, topic, producer.written) for topic in (MAX_REPORTS, FADING)}
     done += last.kill()
-    assert starts[KEPT] == [0, 0]
+    assert starts[MAX_REPORTS] == [0, 0]
     assert min(starts[FADING]) > 0, "retention had something to delete"
     print(f"{lives} deaths: {producer.total:,} records acknowledged, {group.total:,} read, {dict(done)}")
 

@@ -10,7 +10,11 @@ import pytest
 from docs.measured import COLUMNS, SCENES, figures, with_measured_table
 from spark_producer.config import KAFKA_FIELDS
 from spark_producer.datasource.write.worker import executor_memory
-from spark_producer.datasource.write.worker.executor_memory import LEAST, MOST, default_buffer_memory
+from spark_producer.datasource.write.worker.executor_memory import (
+    MAX_BUFFER_MEMORY,
+    MIN_BUFFER_MEMORY,
+    default_buffer_memory,
+)
 from tests.stages.workbench import workbench
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -72,7 +76,9 @@ def test_the_batches_of_the_pools_are_those_of_the_accumulator() -> None:
 def test_the_parts_of_a_workers_memory_are_those_that_defaults_are_made_of() -> None:
     parts = dict(re.findall(r"^\| ([^|]+) \| (?:up to )?(\d+(?: to \d+)?) \| [^|]*\|$", PAGE, re.MULTILINE))
     assert int(parts["the interpreter, with PySpark and Arrow"]) + int(parts["rows in hand"]) == BESIDE
-    assert parts["encoded batches, waiting and in flight"] == f"{LEAST // MIB} to {MOST // MIB}"
+    assert (
+        parts["encoded batches, waiting and in flight"] == f"{MIN_BUFFER_MEMORY // MIB} to {MAX_BUFFER_MEMORY // MIB}"
+    )
     assert f"workers × ({BESIDE} MiB + 2 × the pool" in TEXT
     assert f"libraries take {executor_memory.WORKER_ADDRESS_SPACE // MIB} MiB" in TEXT
 
@@ -80,10 +86,10 @@ def test_the_parts_of_a_workers_memory_are_those_that_defaults_are_made_of() -> 
 def test_the_warning_is_true() -> None:
     overhead = round((32 << 10) * 0.1)
     assert (
-        f"{overhead:,} MiB, and 16 workers of {BESIDE} + {LEAST // MIB} MiB want {16 * (BESIDE + LEAST // MIB):,} of it"
-        in TEXT
+        f"{overhead:,} MiB, and 16 workers of {BESIDE} + {MIN_BUFFER_MEMORY // MIB} MiB want "
+        f"{16 * (BESIDE + MIN_BUFFER_MEMORY // MIB):,} of it" in TEXT
     )
-    assert overhead < 16 * (BESIDE + LEAST // MIB) + (32 << 10) // 20, "the JVM's own part is not there"
+    assert overhead < 16 * (BESIDE + MIN_BUFFER_MEMORY // MIB) + (32 << 10) // 20, "the JVM's own part is not there"
 
 
 def test_the_example_is_calculated_by_the_rules_of_the_page() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_producer.broker import LocalBroker
-from spark_producer.datasource.write.worker.executor_memory import LEAST, default_buffer_memory
+from spark_producer.datasource.write.worker.executor_memory import MIN_BUFFER_MEMORY, default_buffer_memory
 
 SECONDS = 60
 ROWS = 3000
@@ -31,7 +31,7 @@ def test_a_task_takes_the_memory_that_its_worker_can_have_unless_it_is_set(spark
     session = spark.newSession()
     session.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
     expected = default_buffer_memory({"spark.master": session.sparkContext.master}.get)
-    assert expected > LEAST
+    assert expected > MIN_BUFFER_MEMORY
     try:
         with LocalBroker(default_partitions=1) as broker:
             options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"}
@@ -42,7 +42,7 @@ def test_a_task_takes_the_memory_that_its_worker_can_have_unless_it_is_set(spark
     finally:
         session.conf.unset("spark.sql.pyspark.worker.logging.enabled")
     found = sorted(page["metrics"]["producer-metrics"]["buffer-total-bytes"] for page in pages)
-    assert found == [4 << 20, LEAST, expected]
+    assert found == [4 << 20, MIN_BUFFER_MEMORY, expected]
 
 
 def test_each_write_reports_counts_and_latencies_of_its_own_tasks(spark: SparkSession) -> None:

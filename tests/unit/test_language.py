@@ -44,6 +44,7 @@ READ: tuple[str, ...] = (
     "cli",
     "common",
     "config",
+    "datasource",
     "datasource/write/driver/exactly_once.py",
     "datasource/write/driver/transaction_timeout.py",
     "datasource/write/worker/batch_assignment.py",

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class TaskSettings(NamedTuple):
-    """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`.
+    """The settings of a task. `own_memory` is true if the user has not set `buffer.memory`.
 
-    `own_time` is true if the user has not set how long a transaction may take. `handle` is there in an exactly-once write, once
-    it has begun. `formats` says how columns become bytes, if any do. `write_id` names this execution of the write; it is empty
-    where there are no dead letters, which alone tell it.
+    `own_time` is true if the user has not set the transaction timeout. `handle` is set in an exactly-once write that has begun.
+    `formats` has the formats of columns, if any. `write_id` identifies this execution of the write in dead letters; it is empty
+    without a dead-letter topic.
     """
 
     config: ProducerConfig

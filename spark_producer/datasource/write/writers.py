@@ -1,4 +1,4 @@
-"""The two writers that Spark pickles, for batch and streaming, which share the code of the task and of the commit."""
+"""The writers for batch and streaming, which Spark pickles, with common code for tasks and commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_producer.datasource.spark_compat import DataSourceStreamArrowWriter
 from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport, abort, commit
 from spark_producer.datasource.write.task_settings import TaskSettings
 
-if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
+if TYPE_CHECKING:  # neither the format lookup nor the commit handles rows
     import pyarrow as pa
     from pyspark.accumulators import Accumulator
 
@@ -31,16 +31,16 @@ def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> Wr
     return dataclasses.replace(report, started=started, query=query)
 
 
-class _Beginning:
+class _Writer:
     """A writer that begins an exactly-once write when Spark pickles it for the tasks.
 
-    That is the one moment which lies before the tasks of every batch, and only there. A writer is made for the commit of each
-    micro-batch too, and Spark pickles one twice.
+    Pickling is the only hook that Spark calls once per batch before its tasks start. It also creates a writer for the commit of
+    each micro-batch, and pickles one twice.
     """
 
     settings: TaskSettings
     follower: Accumulator[Any] | None = None
-    """What takes the pages about writes to the program that follows them (`datasource.follow`)."""
+    """The accumulator that sends reports of writes to the program that follows them (`datasource.follow`)."""
 
     @as_pickling_error
     def __getstate__(self) -> dict[str, Any]:
@@ -58,34 +58,34 @@ class _Beginning:
         if self._is_exactly_once:
             from spark_producer.datasource.write.driver.exactly_once import commit_write
 
-            told = commit_write(self.settings, messages, what)
+            reported = commit_write(self.settings, messages, what)
         else:
-            told = commit(messages, what)
-        self._publish(told, messages, what, batch)
+            reported = commit(messages, what)
+        self._publish(reported, messages, what, batch)
         freeze_once()
 
     def _abort(self, messages: list[WriterCommitMessage | None], what: str, batch: int | None = None) -> None:
         if self._is_exactly_once:
             from spark_producer.datasource.write.driver.exactly_once import abort_write
 
-            told = abort_write(self.settings, messages, what)
+            reported = abort_write(self.settings, messages, what)
         else:
-            told = abort(messages, what)
-        self._publish(told, messages, what, batch)
+            reported = abort(messages, what)
+        self._publish(reported, messages, what, batch)
 
     def _publish(
-        self, told: ReportedWrite, messages: list[WriterCommitMessage | None], what: str, batch: int | None
+        self, reported: ReportedWrite, messages: list[WriterCommitMessage | None], what: str, batch: int | None
     ) -> None:
-        """Tell programs what became of the write, if they have asked for it."""
+        """Publish the report of the write, if a program follows it or `reportPath` is set."""
         if self.follower is None and self.settings.sink.report_path is None:
             return
         from spark_producer.datasource.write.driver.write_reports import publish
 
         reports = [message for message in messages if isinstance(message, TaskReport)]
-        publish(told, reports, what, batch, self.settings, self.follower)
+        publish(reported, reports, what, batch, self.settings, self.follower)
 
 
-class BatchWriter(_Beginning, DataSourceArrowWriter):
+class BatchWriter(_Writer, DataSourceArrowWriter):
     """The writer of `df.write.format("pyproducer")`."""
 
     def __init__(self, settings: TaskSettings) -> None:
@@ -107,7 +107,7 @@ class BatchWriter(_Beginning, DataSourceArrowWriter):
         self._abort(messages, "batch write")
 
 
-class StreamWriter(_Beginning, DataSourceStreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer of `df.writeStream.format("pyproducer")`."""
 
     def __init__(self, settings: TaskSettings) -> None:

@@ -119,7 +119,7 @@ def test_com3_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(
         source.check_cluster(config, None, dead_letters="no-dead")
     assert str(raised.value) == (
         "UNKNOWN_TOPIC_OR_PARTITION (3) for dead-letter topic 'no-dead' (option deadLetterTopic). What to do: correct its name, "
-        "or create it: no write does, since nobody would look into it."
+        "or create it: writes do not create dead-letter topics."
     )
     broker.create_topic("flights.dead")
     broker.create_topic("flights")
@@ -248,7 +248,7 @@ def test_a_struct_of_many_fields_does_not_hide_what_to_do() -> None:
 
 
 def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
-    with pytest.raises(ConfigError, match=r'use mode\("append"\).*names Overwrite'):
+    with pytest.raises(ConfigError, match=r'Use mode\("append"\).*names Overwrite'):
         source_to("localhost:1").writer(VALUE, True)
 
 

@@ -17,7 +17,8 @@ FIXED = 40 << 20
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("partitions", "buffer_memory"), [(1, 16 << 20), (1000, 16 << 20), (1000, executor_memory.LEAST), (1000, 64 << 20)]
+    ("partitions", "buffer_memory"),
+    [(1, 16 << 20), (1000, 16 << 20), (1000, executor_memory.MIN_BUFFER_MEMORY), (1000, 64 << 20)],
 )
 def test_a_worker_stays_within_its_buffer_memory_and_a_fixed_part(partitions: int, buffer_memory: int) -> None:
     with LocalBroker() as broker:

@@ -1,6 +1,6 @@
-"""The bad rows of one task on their way to the dead-letter topic, by the producer that writes the good ones.
+"""Sends the bad rows of one task to the dead-letter topic, by the producer that writes the good ones.
 
-So they are in the same transaction, if there is one. An error of the dead-letter topic is an error of the write.
+So they are in the same transaction, if any. An error of the dead-letter topic is an error of the write.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from spark_producer.config.dead_letter_rules import brokers_find_bad_rows, dead_
 from spark_producer.datasource.write.dead_letters.bounds import Bounds
 from spark_producer.datasource.write.dead_letters.records import (
     DeadRecord,
-    Origin,
+    LetterOrigin,
     as_batch,
     from_bad_rows,
     from_broker_refusal,
     from_dead_record,
-    told_of,
+    message_of,
     truncate,
 )
 from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
@@ -39,7 +39,7 @@ from spark_producer.record.columns import take_rows
 logger = escaping_logger("pyproducer")
 
 AT_ONCE = 1000
-"""Dead records that are made and sent together: they are Python objects for a moment."""
+"""Maximum dead records that are built and sent together, since they are Python objects meanwhile."""
 
 _Item = TypeVar("_Item")
 
@@ -47,51 +47,56 @@ _Item = TypeVar("_Item")
 class DeadLetters:
     """Sends the rows of one task: good ones to their topics, bad ones to `topic`.
 
-    After each piece of rows those that brokers have refused meanwhile follow, so few are held at a time.
+    After each piece of rows the ones that brokers have rejected meanwhile are sent, so few are held at a time.
     """
 
     def __init__(
-        self, producer: Producer, sink: SinkOptions, origin: Origin, unix_ms: Callable[[], int] | None = None
+        self, producer: Producer, sink: SinkOptions, origin: LetterOrigin, unix_ms: Callable[[], int] | None = None
     ) -> None:
         """The sink has a `deadLetterTopic`."""
         if sink.dead_letter_topic is None:
             raise IllegalState("dead letters need a topic")
         self.topic = sink.dead_letter_topic
         self.rows = 0
-        """The number of rows that were handed over, good and bad."""
+        """The number of rows passed to `send`, good and bad."""
         self._producer = producer
         self._meter = parts_of(producer).meter
         self._sink = sink
-        self._told = sink.dead_letter_headers
+        self._with_error_headers = sink.dead_letter_headers
         self._origin = origin
         self._unix_ms = unix_ms or (lambda: time.time_ns() // 1_000_000)
         self._bounds = Bounds(sink.max_bad_records, sink.max_bad_records_ratio)
         wanted = [BadRowClass(name) for name in dead_letter_classes(sink.dead_letter_classes)]
-        self._sieve = new_collector(producer.config, wanted, (self.topic,))
+        self._collector = new_collector(producer.config, wanted, (self.topic,))
         self.asks_brokers = brokers_find_bad_rows(sink)
-        """Whether rows may turn out to be bad only when a broker has seen them."""
+        """Whether brokers may find rows bad."""
         self._again = new_collector(producer.config, (BadRowClass.SIZE,))
-        """For dead records: those that are too large for their topic go there without what is large in them."""
+        """For dead records that are too large for their topic: they are sent without their large parts."""
 
     def send(self, piece: pa.RecordBatch, unfit: MismatchedPiece | None = None) -> None:
-        """Queue the rows of an Arrow batch, but for those that are `unfit` for their schemas.
+        """Queue the rows of an Arrow batch, except those that are `unfit` for their schemas.
 
         Raises: as `Producer.send_batch`, also for the dead-letter topic.
-            TooManyBadRows: the task has more bad rows than it may.
+            TooManyBadRows: the task has more bad rows than the options allow.
         """
         first_row, self.rows = self.rows, self.rows + piece.num_rows
         sink, rows = self._sink, piece
         numbers: int | Int64Array = first_row
         if unfit is not None:
-            self._sieve.add_schema_mismatches(unfit.rejected(first_row, sink.topic))
+            self._collector.add_schema_mismatches(unfit.rejected(first_row, sink.topic))
             fit = unfit.fit()
             rows, numbers = take_rows(piece, fit), first_row + fit
         send_batch_collecting_bad_rows(
-            self._producer, rows, self._sieve, topic=sink.topic, first_row=numbers, with_headers=sink.include_headers
+            self._producer,
+            rows,
+            self._collector,
+            topic=sink.topic,
+            first_row=numbers,
+            with_headers=sink.include_headers,
         )
-        if self._sieve:
+        if self._collector:
             self._bury(self._found(piece, first_row, unfit))
-        if self._sieve.refused or self._again.refused:
+        if self._collector.refused or self._again.refused:
             self._bury_refused()
 
     def flush(self) -> None:
@@ -105,7 +110,7 @@ class DeadLetters:
         self._bounds.check(self.rows)
 
     def report_of(self, found: WriteReport) -> WriteReport:
-        """Return a task's report with the dead records counted apart, and warn once if there are any."""
+        """Return a task's report with a separate count of dead records, and log a warning if there are any."""
         if self._bounds.rejected:
             by = ", ".join(f"{bad} {count}" for bad, count in self._bounds.rejected_by.items())
             logger.warning(
@@ -116,42 +121,46 @@ class DeadLetters:
 
     def _found(self, piece: pa.RecordBatch, first_row: int, unfit: MismatchedPiece | None) -> Iterator[DeadRecord]:
         """Yield the rows of a piece that were not queued, in the order of the checks."""
-        found = self._sieve.take()
+        found = self._collector.take()
         for sifted in found:
             self._bounds.add(sifted.bad.value, len(sifted.rows), (row.message for row in sifted.rows))
         self._bounds.check(self.rows)
         for sifted in found:
             yield from from_bad_rows(
                 sifted, piece, first_row, self._origin, with_headers=self._sink.include_headers,
-                told=self._told, now_ms=self._unix_ms(), unfit=unfit,
+                with_error_headers=self._with_error_headers, now_ms=self._unix_ms(), unfit=unfit,
             )  # fmt: skip
 
     def _bury_refused(self) -> bool:
-        """Send what brokers have refused, and return whether there was anything."""
-        found = self._sieve.refused.take()
+        """Send the rows that brokers have rejected; return whether there were any."""
+        found = self._collector.refused.take()
         for refused in found:
             self._bounds.add(
                 CLASS_BY_ERROR_CODE[refused.error.code].value,
                 len(refused.rows),
-                map(told_of(refused), refused.rows, refused.texts),
+                map(message_of(refused), refused.rows, refused.texts),
             )
         self._bounds.check(self.rows)
         for refused in found:
-            self._bury(from_broker_refusal(refused, self._origin, told=self._told, now_ms=self._unix_ms()))
+            self._bury(
+                from_broker_refusal(
+                    refused, self._origin, with_error_headers=self._with_error_headers, now_ms=self._unix_ms()
+                )
+            )
         too_large = self._again.refused.take()
         for refused in too_large:
             self._send_smaller(from_dead_record(refused))
         return bool(found or too_large)
 
     def _bury(self, records: Iterator[DeadRecord]) -> None:
-        """Send records to the dead-letter topic, and count them by the topic that they were meant for."""
+        """Send records to the dead-letter topic, and count them by their original topic."""
         for some in batched(records, AT_ONCE):
             for topic, count in Counter(record.topic for record in some).items():
                 self._meter.events.rows_rejected(topic, count, self._meter.clock())
             self._send_smaller(self._too_large(some))
 
     def _too_large(self, records: Sequence[DeadRecord]) -> list[DeadRecord]:
-        """Queue records, and return those that no request can hold."""
+        """Queue records; return those that are too large for any request."""
         if not records:
             return []
         send_batch_collecting_bad_rows(self._producer, as_batch(records), self._again, topic=self.topic)
@@ -159,7 +168,7 @@ class DeadLetters:
         return [records[row] for row in sorted(rows)]
 
     def _send_smaller(self, records: Sequence[DeadRecord]) -> None:
-        """Queue records without their largest parts; what is too large without any of them fails as the topic's own rows do."""
+        """Queue records without their largest parts; a record that is too large without them fails like any other row."""
         while records:
             shrunk = [(record, truncate(record)) for record in records]
             hopeless = [record for record, found in shrunk if found is None]

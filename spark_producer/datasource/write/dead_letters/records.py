@@ -1,6 +1,6 @@
-"""A dead record: the bad row's key, value, headers and timestamp, and headers of ours that say what was wrong with it.
+"""Dead records: the bad row's key, value, headers and timestamp, and headers with its origin and error.
 
-The suffixes of their names are those of Kafka Connect where it has them (KIP-298).
+The suffixes of the header names are those of Kafka Connect where it has them (KIP-298).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from spark_producer.record.header_column import entry_field, header_entries
 from spark_producer.record.rejected import Rejected, RowErrorKind
 
 PREFIX = "__pyproducer.errors."
-"""How the names of all our headers begin."""
+"""The prefix of the names of all error headers."""
 
 HEAD_BYTES = 1024
-"""So many bytes of a value or key that is too large for the dead-letter topic are kept in a header."""
+"""Maximum bytes of a value or key that a header keeps if it is too large for the dead-letter topic."""
 
 HEADERS_DROPPED = f"{PREFIX}headers.dropped"
 
 MAX_OWN_HEADERS = 18
-"""At least as many headers as a dead record gets from us; so many fewer of the row's own fit beside them."""
+"""Maximum error headers of a dead record, which leave fewer for the row's own headers."""
 
 Header = tuple[str, bytes | None]
 
@@ -46,10 +46,10 @@ _SCHEMA = pa.schema(
 )
 
 
-class Origin(NamedTuple):
-    """The task that has met a bad row: the partition of the DataFrame, the attempt from 0 on, and the write in words.
+class LetterOrigin(NamedTuple):
+    """The task with a bad row: the partition of the DataFrame, the attempt from 0 on, and a description of the write.
 
-    `write_id` tells this execution of the write from all others, and is equal in all of its tasks and their attempts.
+    `write_id` identifies this execution of the write, and is equal in all of its tasks and their attempts.
     """
 
     task: int
@@ -59,7 +59,7 @@ class Origin(NamedTuple):
 
 
 class DeadRecord(NamedTuple):
-    """A record for the dead-letter topic. `topic` is where it was meant to go, empty if it named none."""
+    """A record for the dead-letter topic. `topic` is its original topic, empty if it named none."""
 
     key: bytes | None
     value: bytes | None
@@ -72,18 +72,18 @@ def from_bad_rows(
     sifted: BadRowGroup,
     batch: pa.RecordBatch,
     first_row: int,
-    origin: Origin,
+    origin: LetterOrigin,
     *,
     with_headers: bool,
-    told: bool,
+    with_error_headers: bool,
     now_ms: int,
     unfit: MismatchedPiece | None = None,
 ) -> Iterator[DeadRecord]:
-    """Yield the records of rows of `batch` that checks have found to be bad; its rows are numbered from `first_row` on.
+    """Yield the dead records of rows of `batch` that checks have found bad; its rows are numbered from `first_row` on.
 
-    The values that are `unfit` for their schema, and null in the batch, become JSON.
+    Values that are `unfit` for their schema, which are null in the batch, become JSON.
 
-    `with_headers` says whether the rows' own headers are written, `told` whether ours are added.
+    `with_headers` says whether the rows' own headers are written, `with_error_headers` whether ours are added.
     """
     rejected = list(sifted.rows)
     rows = take_rows(batch, pa.array([row.row - first_row for row in rejected], pa.int64()).to_numpy())
@@ -93,9 +93,9 @@ def from_bad_rows(
     partitions = _partitions(rows)
     for at, found in enumerate(rejected):
         own, dropped = headers[at]
-        if told:
-            kept = _not_ours(own)
-            own = kept + _story(found, sifted, partitions[at], dropped + len(own) - len(kept), origin)
+        if with_error_headers:
+            kept = _own_headers(own)
+            own = kept + _check_headers(found, sifted, partitions[at], dropped + len(own) - len(kept), origin)
         time = now_ms if found.kind is RowErrorKind.TIMESTAMP else times[at]
         key, value = keys[at], values[at]
         if unfit is not None:
@@ -106,24 +106,26 @@ def from_bad_rows(
         yield DeadRecord(key, value, own, time, found.topic or "")
 
 
-def from_broker_refusal(refused: BrokerRejection, origin: Origin, *, told: bool, now_ms: int) -> Iterator[DeadRecord]:
-    """Yield the records that a broker has refused."""
+def from_broker_refusal(
+    refused: BrokerRejection, origin: LetterOrigin, *, with_error_headers: bool, now_ms: int
+) -> Iterator[DeadRecord]:
+    """Yield the dead records of rows that a broker has rejected."""
     topic, partition = refused.topic_partition
-    code, tell = refused.error.code, told_of(refused)
+    code, text_of_error = refused.error.code, message_of(refused)
     for row, text, record in zip(refused.rows, refused.texts, from_dead_record(refused), strict=True):
         headers = record.headers
-        if told:
-            headers = _not_ours(headers)[: MAX_HEADERS - MAX_OWN_HEADERS]
-            headers += _ours(
+        if with_error_headers:
+            headers = _own_headers(headers)[: MAX_HEADERS - MAX_OWN_HEADERS]
+            headers += _error_headers(
                 topic=topic, partition=partition, row=row, stage=FoundBy.BROKER, error=refused.error,
-                message=tell(row, text), code=code, dropped=len(record.headers) - len(headers), origin=origin,
+                message=text_of_error(row, text), code=code, dropped=len(record.headers) - len(headers), origin=origin,
             )  # fmt: skip
         time = now_ms if code is Code.INVALID_TIMESTAMP else record.timestamp
         yield record._replace(headers=headers, timestamp=time, topic=topic)
 
 
 def from_dead_record(refused: BrokerRejection) -> list[DeadRecord]:
-    """Return records that a broker has refused as they are."""
+    """Return the records that a broker has rejected, unchanged."""
     return [
         DeadRecord(
             record["key"],
@@ -135,19 +137,19 @@ def from_dead_record(refused: BrokerRejection) -> list[DeadRecord]:
     ]
 
 
-def told_of(refused: BrokerRejection) -> Callable[[int, str], str]:
-    """Return a function of a row's number and the broker's complaint that says what was wrong with the row."""
+def message_of(refused: BrokerRejection) -> Callable[[int, str], str]:
+    """Return a function that returns the error message for a row's number and the broker's message."""
     code, (topic, partition) = refused.error.code, refused.topic_partition
-    where = f"topic {topic!r}, partition {partition}"
+    subject = f"topic {topic!r}, partition {partition}"
     return lambda row, text: (
-        f"the broker refused row {row} of the task ({where}) with {code.name} ({code}): {for_log(text)}"
+        f"the broker refused row {row} of the task ({subject}) with {code.name} ({code}): {for_log(text)}"
     )
 
 
 def truncate(record: DeadRecord) -> DeadRecord | None:
-    """Return a record that is too large for the dead-letter topic without its largest part; None if nothing of the row is left.
+    """Return a record that is too large for the dead-letter topic without its largest part; None if no part is left.
 
-    In the place of a value or key there are a digest and its beginning; of the row's own headers only their number is told.
+    A value or key is replaced by its digest and its first bytes, the row's own headers by their number.
     """
     ours = [header for header in record.headers if header[0].startswith(PREFIX)]
     own = len(record.headers) - len(ours)
@@ -161,12 +163,12 @@ def truncate(record: DeadRecord) -> DeadRecord | None:
         ours = [header for header in ours if header[0] != HEADERS_DROPPED]
         return record._replace(headers=[*ours, (HEADERS_DROPPED, b"%d" % (before + own))])
     part = (record.value if largest == "value" else record.key) or b""
-    said = {
+    texts = {
         f"{largest}.bytes": b"%d" % len(part),
         f"{largest}.sha256": hashlib.sha256(part).hexdigest().encode(),
         f"{largest}.head": part[:HEAD_BYTES],
     }
-    headers = record.headers + [(PREFIX + name, text) for name, text in said.items()]
+    headers = record.headers + [(PREFIX + name, text) for name, text in texts.items()]
     without = record._replace(value=None) if largest == "value" else record._replace(key=None)
     return without._replace(headers=headers)
 
@@ -182,15 +184,17 @@ def as_batch(records: Sequence[DeadRecord]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
 
 
-def _story(found: Rejected, sifted: BadRowGroup, partition: int | None, dropped: int, origin: Origin) -> list[Header]:
+def _check_headers(
+    found: Rejected, sifted: BadRowGroup, partition: int | None, dropped: int, origin: LetterOrigin
+) -> list[Header]:
     error = sifted.error or found.error()
-    return _ours(
+    return _error_headers(
         topic=found.topic, partition=partition, row=found.row, stage=sifted.stage, error=error, message=found.message,
         code=sifted.error.code if sifted.error is not None else None, dropped=dropped, origin=origin,
     )  # fmt: skip
 
 
-def _ours(
+def _error_headers(
     *,
     topic: str | None,
     partition: int | None,
@@ -200,11 +204,11 @@ def _ours(
     message: str,
     code: Code | None,
     dropped: int,
-    origin: Origin,
+    origin: LetterOrigin,
 ) -> list[Header]:
-    """Return our headers; those without anything to say are left out."""
+    """Return the error headers, without those that have no value."""
     kind = type(error)
-    said = {
+    texts = {
         "topic": topic,
         "partition": partition,
         "task.id": origin.task,
@@ -218,7 +222,7 @@ def _ours(
         "code": None if code is None else int(code),
         "headers.dropped": dropped or None,
     }
-    return [(PREFIX + name, str(text).encode()) for name, text in said.items() if text is not None]
+    return [(PREFIX + name, str(text).encode()) for name, text in texts.items() if text is not None]
 
 
 def _bytes(rows: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -238,7 +242,7 @@ def _partitions(rows: pa.RecordBatch) -> list[int | None]:
 
 
 def _headers(rows: pa.RecordBatch) -> list[tuple[list[Header], int]]:
-    """Return the headers of each row that can be written, and how many cannot."""
+    """Return the headers of each row that can be written, and the number of the others."""
     counted = header_entries(rows.column("headers")) if "headers" in rows.schema.names else None
     if counted is None:
         return [([], 0)] * rows.num_rows
@@ -254,8 +258,8 @@ def _headers(rows: pa.RecordBatch) -> list[tuple[list[Header], int]]:
     return found
 
 
-def _not_ours(headers: Sequence[Header]) -> list[Header]:
-    """Return a row's own headers without those of an earlier dead letter: a reader could not tell the two stories apart."""
+def _own_headers(headers: Sequence[Header]) -> list[Header]:
+    """Return a row's own headers, without error headers of an earlier dead letter, which could be taken for the new ones."""
     return [header for header in headers if not header[0].startswith(PREFIX)]
 
 

@@ -1,4 +1,4 @@
-"""Commit and abort on the driver, which add up and log the tasks' reports: totals, metrics, offset ranges by partition.
+"""Commit and abort on the driver: they merge and log the tasks' reports, with totals, metrics and offset ranges by partition.
 
 Delivery is at-least-once: all rows of a task are acknowledged before it reports.
 """
@@ -29,23 +29,23 @@ json_logger = logging.getLogger("pyproducer.commit")
 
 @dataclasses.dataclass
 class TaskReport(WriterCommitMessage):
-    """What one task wrote. It travels from the executor to the driver."""
+    """The commit message of one task, from its executor to the driver: the report of its rows."""
 
     report: WriteReport
     metrics: Snapshot | None = None
     """The metrics of the time from the task's first row to its last acknowledgement."""
     outcome: TaskOutcome | None = None
-    """What the driver has to commit, in an exactly-once write. The report is empty if the rows themselves are in it."""
+    """The task's part of an exactly-once write, which the driver commits. If it has the rows themselves, the report is empty."""
     started: float | None = None
     """When the task began, in seconds since 1970."""
     query: str | None = None
-    """The id of the streaming query, if it is one's."""
+    """The id of the streaming query; None for batch writes."""
 
 
 class ReportedWrite(NamedTuple):
-    """What became of a write, as programs are told it. `exactly_once` is what such a write tells of itself.
+    """The result of a write, for programs. `exactly_once` has the details of an exactly-once write.
 
-    `report` is what is in the topics: also after an abort, except for exactly-once writes, of which nothing is to be seen then.
+    `report` has the rows in the topics: also after an abort, except for exactly-once writes, whose rows are invisible then.
     """
 
     report: WriteReport
@@ -55,7 +55,7 @@ class ReportedWrite(NamedTuple):
 
 
 def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
-    """Add up the tasks' reports and log them.
+    """Merge the tasks' reports and log the result.
 
     Raises:
         CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written.
@@ -98,7 +98,7 @@ def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> Reported
 
 
 def merge_reports(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
-    """Return the sum of what tasks report."""
+    """Return the merged reports and metrics of tasks."""
     reports = [message for message in messages if isinstance(message, TaskReport)]
     metrics = merge_snapshots(report.metrics for report in reports if report.metrics is not None)
     return merge(report.report for report in reports), metrics

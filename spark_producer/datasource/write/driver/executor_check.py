@@ -1,4 +1,4 @@
-"""The check of a cluster from the executors, whose network and libraries are what a write uses."""
+"""The check of a cluster from the executors, since a write uses their network and libraries."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 SCHEMA = "host: string, name: string, state: string, text: string, advice: string"
 TIMEOUT = 10.0
-"""Seconds for each question."""
+"""Maximum seconds of each check."""
 
 
 class HostFinding(NamedTuple):
-    """What was found on a host."""
+    """A finding of the check on one host."""
 
     host: str
     finding: Finding
 
 
 def check_from_executors(spark: SparkSession, options: Mapping[str, object], tasks: int) -> list[HostFinding]:
-    """Return what tasks find, each host once; see `spark_producer.check`.
+    """Return the findings of tasks, each host once; see `spark_producer.check`.
 
     Raises:
         ConfigError: as `parse_options`.
@@ -46,5 +46,5 @@ def check_from_executors(spark: SparkSession, options: Mapping[str, object], tas
 
 
 def _look(settings: ConnectionSettings, topic: str | None, _task: int) -> list[tuple[str, ...]]:
-    """Look from this task (executor)."""
+    """Return the findings of this task (executor)."""
     return [(platform.node(), *map(str, one)) for one in check_cluster(settings, topic, timeout=TIMEOUT)]

@@ -1,4 +1,4 @@
-"""The report of a write in the log, as a page for people or as JSON."""
+"""The report of a write in the log, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from spark_producer.metrics.names import CLIENT, NODE, OWN
 
 MAX_PARTITIONS = 100
 MAX_NODES = 20
-"""The most nodes that have a line of their own; a last line counts the others."""
+"""Maximum nodes with a line each; a last line has the number of the others."""
 
 MIN_SHOWN_WAIT_S = 0.005
-"""The shortest wait in seconds that is shown, since two decimals are."""
+"""Minimum wait in seconds that is shown, since times have two decimals."""
 
 
 def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
-    """Say how much was written; with `metrics` how fast, with which delays and waits; and last the offsets."""
+    """Return the counts of a write, with `metrics` its rates, delays and waits, and its offsets, as lines of text."""
     lines = [_totals(report, metrics), *_rejected(report)]
     if metrics is not None and report.records:
         lines += [*_times(metrics), *_sizes(metrics), *_waits(metrics), *_troubles(metrics), *_nodes(metrics)]
@@ -41,31 +41,31 @@ def to_json(
     exactly_once: Mapping[str, object] | None = None,
 ) -> str:
     """Return `page` as JSON, on one line."""
-    return json.dumps(page(write, report, metrics, exactly_once=exactly_once))
+    return json.dumps(report_dict(write, report, metrics, exactly_once=exactly_once))
 
 
-def page(
+def report_dict(
     write: str,
     report: WriteReport,
     metrics: Snapshot | None = None,
     *,
     exactly_once: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """Return the same for programs: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
+    """Return the report for programs: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
 
     `ranges` is a list of {topic, partition, first, last, records}, and so is `dead_letters`, for the rows that `rejected` counts
     and `rejected_by` counts by class. `metrics` maps group, then metric, then node or topic where
-    the group is about those, to a number. A metric without a value (an average of nothing) is left out. `exactly_once` is what an
-    exactly-once write tells of itself.
+    the group is about those, to a number. A metric without a value (an average of nothing) is left out. `exactly_once` has the
+    details of an exactly-once write.
     """
-    told: dict[str, object] = {"write": write, **report._asdict()}
-    told["ranges"], told["dead_letters"] = _listed(report.ranges), _listed(report.dead_letters)
+    found: dict[str, object] = {"write": write, **report._asdict()}
+    found["ranges"], found["dead_letters"] = _listed(report.ranges), _listed(report.dead_letters)
     if metrics is not None:
-        told["seconds"] = metrics.seconds
-        told["metrics"] = _by_group(metrics)
+        found["seconds"] = metrics.seconds
+        found["metrics"] = _by_group(metrics)
     if exactly_once is not None:
-        told["exactly_once"] = dict(exactly_once)
-    return told
+        found["exactly_once"] = dict(exactly_once)
+    return found
 
 
 def _listed(ranges: Mapping[tuple[str, int], OffsetRange]) -> list[dict[str, object]]:
@@ -76,7 +76,7 @@ def _listed(ranges: Mapping[tuple[str, int], OffsetRange]) -> list[dict[str, obj
 
 
 def _rejected(report: WriteReport) -> list[str]:
-    """Return a line about the rows that went to the dead-letter topic, or no line if none did."""
+    """Return a line on the rows that went to the dead-letter topic, if any."""
     if not report.rejected:
         return []
     by = ", ".join(f"{bad} {count:,}" for bad, count in sorted(report.rejected_by.items()))
@@ -158,7 +158,7 @@ def _troubles(metrics: Snapshot) -> list[str]:
         "sent again": (metrics.value(CLIENT, "record-retry-total"), "record", ""),
         "too large for the broker and split": (metrics.value(CLIENT, "batch-split-total"), "batch", "batches"),
         "failed": (metrics.value(OWN, "record-failed-total"), "record", ""),
-        "for buffer memory in vain": (metrics.value(CLIENT, "buffer-exhausted-total"), "wait", ""),
+        "for buffer memory timed out": (metrics.value(CLIENT, "buffer-exhausted-total"), "wait", ""),
         "failed to authenticate": (metrics.value(CLIENT, "failed-authentication-total"), "connection", ""),
     }
     troubles = [f"{_count(*counted)} {what}" for what, counted in totals.items() if counted[0]]

@@ -1,7 +1,7 @@
-"""The pages that tell programs what became of a write: to the program that follows, and into a file of `reportPath`.
+"""Publishes write reports: to `follow()` subscribers, and as JSON files under `reportPath`.
 
-They are made in the process on the driver in which Spark commits or aborts. When that happens the rows are written, so nothing
-here may fail the write.
+This runs in the process on the driver in which Spark commits or aborts. The rows are written by then, so an error here must not
+fail the write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport
-from spark_producer.datasource.write.driver.summary import page
+from spark_producer.datasource.write.driver.summary import report_dict
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
 
 if TYPE_CHECKING:
@@ -29,30 +29,30 @@ logger = escaping_logger("pyproducer")
 
 
 def publish(
-    told: ReportedWrite,
+    reported: ReportedWrite,
     reports: Sequence[TaskReport],
     what: str,
     batch: int | None,
     settings: TaskSettings,
     follower: Accumulator[Any] | None,
 ) -> None:
-    """Make the page of a write, and hand it to whoever wants it. A file that cannot be written is a warning."""
+    """Send the report of a write to the follower, and save it under `reportPath`. If that fails, a warning is logged."""
     query = next((report.query for report in reports if report.query is not None), None)
-    made = page_of(told, reports, what, batch, settings.config.bootstrap_servers) | {"query_id": query}
-    text = json.dumps(made)
+    report = report_of_write(reported, reports, what, batch, settings.config.bootstrap_servers) | {"query_id": query}
+    text = json.dumps(report)
     if follower is not None:
         follower.add([text])
     folder = settings.sink.report_path
     if folder is None:
         return
     try:
-        save(text, folder, _name(query, batch, made), overwrite=not _skipped(told))
-    except Exception as error:  # of the file system, whichever it is: the rows are written, and stay so
+        save(text, folder, _name(query, batch, report), overwrite=not _skipped(reported))
+    except Exception as error:  # any file system's error: the rows are written already
         logger.warning(
-            "%s: it is %s, but its report could not be written to reportPath %s (%s: %s). Nothing of the write is lost; the "
-            "report was: %s",
+            "%s: the write is %s, but its report could not be saved in reportPath %s (%s: %s). No rows are affected. The report "
+            "is: %s",
             what,
-            told.status,
+            reported.status,
             folder,
             type(error).__name__,
             error,
@@ -60,17 +60,17 @@ def publish(
         )
 
 
-def page_of(
-    told: ReportedWrite, reports: Sequence[TaskReport], what: str, batch: int | None, servers: str
+def report_of_write(
+    reported: ReportedWrite, reports: Sequence[TaskReport], what: str, batch: int | None, servers: str
 ) -> dict[str, object]:
-    """Return the page: that of the log `pyproducer.commit`, with the number of the micro-batch, times and names for lineage."""
+    """Return the report of the log `pyproducer.commit`, with the number of the micro-batch, times and names for lineage."""
     begun = [report.started for report in reports if report.started is not None]
-    return page(what, told.report, told.metrics, exactly_once=told.exactly_once) | {
-        "status": told.status,
+    return report_dict(what, reported.report, reported.metrics, exactly_once=reported.exactly_once) | {
+        "status": reported.status,
         "batch_id": batch,
         "started": _moment(min(begun)) if begun else None,
         "ended": _moment(time.time()),
-        "outputs": outputs(servers, sorted({topic for topic, _ in told.report.ranges})),
+        "outputs": outputs(servers, sorted({topic for topic, _ in reported.report.ranges})),
     }
 
 
@@ -84,39 +84,39 @@ def outputs(servers: str, topics: Sequence[str]) -> list[dict[str, str]]:
 
 
 def save(text: str, folder: str, name: str, *, overwrite: bool) -> None:
-    """Write a file `name` into `folder`, a path or a URI. Whoever looks sees all of it or nothing.
+    """Write a file `name` into `folder`, a path or a URI. Readers see the whole file or none.
 
     Raises:
-        OSError, pyarrow.ArrowException: the file system refuses, or there is none of that name.
+        OSError, pyarrow.ArrowException: the file system refuses, or is unknown.
     """
     system, base = _file_system(folder)
     system.create_dir(base, recursive=True)
-    place, hidden = f"{base}/{name}", f"{base}/.{name}.{uuid.uuid4().hex[:8]}"
-    if not overwrite and system.get_file_info(place).is_file:
+    path, hidden = f"{base}/{name}", f"{base}/.{name}.{uuid.uuid4().hex[:8]}"
+    if not overwrite and system.get_file_info(path).is_file:
         return
     with system.open_output_stream(hidden) as file:
         file.write(text.encode() + b"\n")
-    system.move(hidden, place)
+    system.move(hidden, path)
 
 
 def _file_system(folder: str) -> tuple[FileSystem, str]:
-    from pyarrow import fs  # the commit process has no other need of it
+    from pyarrow import fs  # loaded only here in the commit process
 
     if "://" not in folder and not folder.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(folder).absolute())
     return fs.FileSystem.from_uri(folder)
 
 
-def _name(query: str | None, batch: int | None, made: dict[str, object]) -> str:
-    """Return the file of a write. That of a micro-batch is the same when it is repeated."""
+def _name(query: str | None, batch: int | None, report: dict[str, object]) -> str:
+    """Return the file name of a report. It is the same for a repeated micro-batch."""
     if batch is not None:
         return f"{query or 'query'}-{batch:08}.json"
-    return f"{str(made['ended']).replace(':', '')}-{uuid.uuid4().hex[:8]}.json"
+    return f"{str(report['ended']).replace(':', '')}-{uuid.uuid4().hex[:8]}.json"
 
 
-def _skipped(told: ReportedWrite) -> bool:
-    """Whether nothing was written because an exactly-once write had happened before: its report is the true one."""
-    return bool(told.exactly_once and told.exactly_once["skipped"])
+def _skipped(reported: ReportedWrite) -> bool:
+    """Return whether an exactly-once write was skipped as committed before: the earlier report has its counts."""
+    return bool(reported.exactly_once and reported.exactly_once["skipped"])
 
 
 def _moment(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The sizes in which Spark's Arrow batches go to a producer: small ones are joined, and large ones are cut."""
+"""Sizes Spark's Arrow batches for a producer: small ones are joined, and large ones are cut."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pyarrow as pa
 from spark_producer.kernel.column_views import PIECE_BYTES
 
 GATHERED_PARTITION_BYTES = 128 << 10
-"""The bytes for one partition above which an append costs almost nothing beside the bytes themselves. More are not gathered,
-since joining batches copies them."""
+"""Maximum bytes that are gathered for one partition. Above it the fixed cost of an append is negligible, and joining copies."""
 
 
 def bytes_to_gather(partitions: int, batch_size: int) -> int:
-    """Return the bytes of which each partition gets enough, so that a cost per batch is not one per row."""
+    """Return the bytes of rows to gather so that each partition gets several rows per append."""
     return min(partitions * min(batch_size // 2, GATHERED_PARTITION_BYTES), PIECE_BYTES)
 
 
@@ -27,7 +26,7 @@ def gather(batches: Iterator[pa.RecordBatch], wanted: Callable[[], int]) -> Iter
     held: list[pa.RecordBatch] = []
     held_bytes = 0
     for batch in batches:
-        if held and batch.nbytes >= PIECE_BYTES:  # a joined column might exceed the 2 GiB that 32-bit offsets reach
+        if held and batch.nbytes >= PIECE_BYTES:  # a joined column might exceed 2 GiB, the maximum of 32-bit offsets
             held_bytes = 0
             yield _joined(held)
         held.append(batch)
@@ -52,7 +51,7 @@ def pieces(batches: Iterator[pa.RecordBatch], size: int = PIECE_BYTES) -> Iterat
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Join all batches into one, and empty the list."""
-    joined = held[0] if len(held) == 1 else pa.lib.concat_batches(held)  # pa's own name of it is missing in the stubs
+    """Return all batches joined into one, and clear the list."""
+    joined = held[0] if len(held) == 1 else pa.lib.concat_batches(held)  # the stubs lack pa.concat_batches
     held.clear()
     return joined

@@ -1,4 +1,4 @@
-"""The memory that all processes of this machine, or of the container that they run in, may have together, as Linux states it."""
+"""The memory limit of all processes of this machine, or of their container, from Linux's control groups."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterator
 
 _LIMITS = {"": ("/sys/fs/cgroup", "memory.max"), "memory": ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")}
-"""Controller → the folder of its groups, and the file that holds a group's limit: version 2 of control groups, and version 1."""
+"""Controller → the folder of its groups, and the file with a group's limit: control groups version 2, and version 1."""
 
 
 @functools.cache
 def machine_memory() -> int:
-    """Return the bytes of the machine, or of the tightest control group around this process. They are read only once."""
+    """Return the bytes of the machine, or of the tightest control group around this process, which are read only once."""
     return smallest_limit(group_limits())
 
 
@@ -25,7 +25,7 @@ def smallest_limit(limits: list[int]) -> int:
 def group_limits(root: str = "") -> list[int]:
     """Return the limits in bytes of the control groups around this process; `root` is put before every path.
 
-    A container sees its own group at the top, and may be told a path that only its host has. So every folder up to the top is
+    In a container the own group is at the top, but the path may be that of the host. So every folder up to the top is
     read (cgroups(7); kernel documentation, admin-guide/cgroup-v1/memory and cgroup-v2).
     """
     found = []
@@ -40,7 +40,7 @@ def group_limits(root: str = "") -> list[int]:
 
 
 def _up(path: str) -> Iterator[str]:
-    """A folder and those around it, up to the top, which is empty."""
+    """Yield a folder and its parents, up to the top, which is an empty text."""
     folder = path.rstrip("/")
     while folder:
         yield folder

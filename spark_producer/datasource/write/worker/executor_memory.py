@@ -1,4 +1,4 @@
-"""The default of `buffer.memory` in a Python worker: how much memory Spark's configuration leaves to one worker.
+"""The default of `buffer.memory` in a Python worker: the memory that Spark's configuration leaves to one worker.
 
 The batches of all partitions share the pool, and a broker's cost is per batch. With 1,000 partitions a pool of 32 MiB gives
 batches of 16 KiB. A pool of 256 MiB gives batches of 119 KiB, which is all that a task of a million rows of 100 B has for each
@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from spark_producer.datasource.write.worker.cgroup_memory import machine_memory
 
-LEAST = 32 << 20
-"""Kafka's own default in bytes. It is ours too where Spark's configuration leaves a worker less room, or cannot be read."""
+MIN_BUFFER_MEMORY = 32 << 20
+"""Kafka's own default in bytes. It is the default here too if Spark's configuration leaves less, or cannot be read."""
 
-MOST = 256 << 20
+MAX_BUFFER_MEMORY = 256 << 20
 """Bytes for full batches of 128 partitions. For 4 million rows of 100 B in 4 tasks to 1,000 partitions the rate is 1.6 times
 that of 32 MiB; with 128 MiB it is 1.5 times (docs/benchmarks.md)."""
 
@@ -31,30 +31,30 @@ LOCAL_PART = 4
 """In local mode Spark reserves nothing for workers. All workers together may have one part in `LOCAL_PART` of the memory of the
 machine or container."""
 
-_JVM_LEAST, _JVM_PART = 256 << 20, 20
-"""The JVM itself needs this much of an executor's overhead: a twentieth of its heap, and at least 256 MiB."""
+_MIN_JVM_BYTES, _JVM_FRACTION = 256 << 20, 20
+"""The JVM's part of an executor's overhead: a twentieth of its heap, and at least 256 MiB."""
 
 _SIZE = re.compile(r"(\d+)([bkmgtp]?)b?")
 _UNITS = {unit: 1 << 10 * power for power, unit in enumerate("bkmgtp")}
 _PYTHON = ("python", "r")
 
 Read = Callable[[str], str | None]
-"""It returns a local property of the task by its name, or None. Spark's configuration is among these properties."""
+"""Returns a local property of the task by its name, or None. Spark's configuration is among these properties."""
 
 
 def default_buffer_memory(read: Read) -> int:
-    """Return half of the bytes that are left to a worker beside what it needs anyway, from `LEAST` to `MOST`."""
+    """Return half of the bytes that are left to a worker beside its needs, from `MIN_BUFFER_MEMORY` to `MAX_BUFFER_MEMORY`."""
     try:
-        room = _room(read)
+        remaining = _remaining_bytes(read)
     except (
         ValueError,
         ArithmeticError,
-    ):  # the form of a value is unknown here, or there are no cores; Spark itself has checked the values
-        return LEAST
-    return max(LEAST, min(room // 2, MOST))
+    ):  # a value has an unknown form, or there are no cores; Spark itself has checked the values
+        return MIN_BUFFER_MEMORY
+    return max(MIN_BUFFER_MEMORY, min(remaining // 2, MAX_BUFFER_MEMORY))
 
 
-def _room(read: Read) -> int:
+def _remaining_bytes(read: Read) -> int:
     """Return the bytes that a worker has left for its pool; the number may be negative."""
     master = read("spark.master") or ""
     python = read("resource.pyspark.memory") or read("spark.executor.pyspark.memory")
@@ -68,7 +68,7 @@ def _room(read: Read) -> int:
         return 0
     slots = max(1, _cores(read, master) // int(read("spark.task.cpus") or "1"))
     heap = _bytes(read("spark.executor.memory") or "1g")
-    return (_overhead(read, heap) - max(_JVM_LEAST, heap // _JVM_PART)) // slots - WORKER_OVERHEAD
+    return (_overhead(read, heap) - max(_MIN_JVM_BYTES, heap // _JVM_FRACTION)) // slots - WORKER_OVERHEAD
 
 
 def _overhead(read: Read, heap: int) -> int:
@@ -93,5 +93,5 @@ def _bytes(text: str) -> int:
     """Return the bytes of one of Spark's sizes (`512m`, `8GB`), which is in MiB if it has no unit."""
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None:
-        raise ValueError(f"{text!r} is no size")
+        raise ValueError(f"{text!r} is not a size")
     return int(found[1]) * _UNITS[found[2] or "m"]

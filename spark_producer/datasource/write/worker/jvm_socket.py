@@ -1,4 +1,4 @@
-"""The connection of this Python worker to its JVM, and the moments at which it must not delay an acknowledgement.
+"""The TCP connection of this Python worker to its JVM, with immediate acknowledgements where they matter.
 
 Spark and its Python workers talk over loopback TCP, and the JVM writes in small pieces: it waits for the acknowledgement of
 the last piece, which Linux delays by 40 ms. With `spark.python.unix.domain.socket.enabled` there is no such delay.
@@ -22,10 +22,9 @@ _WORKER = "pyspark.worker"
 class JvmConnection:
     """The connection from which the calling task reads its rows.
 
-    Its socket is the one that Spark's `main(infile, outfile)` reads from. It is taken from the frame of that call, which is
-    among our callers while a task of Spark 4.1 to 4.3 runs. Where there is no such caller, or it does not read from a socket,
-    nothing is changed. The same holds where Spark runs without its daemon, since its one file for both directions has no
-    descriptor. A write never fails because of this class.
+    Its socket is that of Spark's `main(infile, outfile)`, from the frame of that call, which is among the callers while a task
+    of Spark 4.1 to 4.3 runs. Nothing is changed without such a caller, or if it does not read from a socket, or if Spark runs
+    without its daemon, since its one file for both directions has no descriptor. A write never fails because of this class.
     """
 
     def __init__(self) -> None:
@@ -33,16 +32,16 @@ class JvmConnection:
         self._infile = None if frame is None else frame.f_locals.get("infile")
 
     def answer_at_once(self) -> bool:
-        """Acknowledge at once what the JVM sends now. Return whether that was possible."""
+        """Acknowledge the JVM's next segments at once. Return whether that was possible."""
         if self._infile is None:
             return False
         try:
             return set_quickack(self._infile.fileno())
-        except Exception:  # another Spark, or a closed file: this only saves time, so no row may be lost because of it
+        except Exception:  # another Spark, or a closed file: this only saves time, and must not fail a write
             return False
 
     def answered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield `batches`, and answer the JVM at once whenever one is asked for. No batch is held while the next is read."""
+        """Yield `batches`, and acknowledge at once before each is read. No batch is held while the next is read."""
         self.answer_at_once()
         for batch in batches:
             yield batch
@@ -51,7 +50,7 @@ class JvmConnection:
 
 
 def _main_of_spark(frame: FrameType | None) -> FrameType | None:
-    """Return the nearest caller that is `main` of Spark's worker. Since that is run with -m, its name is `__main__`."""
+    """Return the nearest frame of `main` of Spark's worker, whose module is `__main__`, since it is run with -m."""
     while frame is not None:
         if frame.f_code.co_name == "main" and getattr(frame.f_globals.get("__spec__"), "name", None) == _WORKER:
             return frame

@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_producer.errors import PyProducerError
 
 _FOLDERS = "SPARK_LOCAL_DIRS"
-"""The environment variable in which Spark tells its workers the folders of `spark.local.dir`, separated by commas."""
+"""The environment variable with the folders of `spark.local.dir`, separated by commas, which Spark sets for its workers."""
 
 
 class Spool:

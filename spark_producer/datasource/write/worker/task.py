@@ -1,4 +1,4 @@
-"""The write of one task, on an executor: small Arrow batches are joined, and sent by a producer of this Python worker.
+"""Writes one task on an executor: small Arrow batches are joined, and sent by a producer of this Python worker.
 
 Spark reuses a worker for many tasks and kills it without warning. So all rows are acknowledged before `write_task` returns,
 and nothing depends on exit handlers (docs/design.md).
@@ -26,7 +26,7 @@ from spark_producer.datasource.write.worker.task_writer import task_rows
 from spark_producer.producer import Producer, parts_of
 
 WARNED = ".pyproducer-warned-of-kernel"
-"""The name of the file by which a worker tells the others of its executor that it has warned of the portable kernel."""
+"""Name of the file that marks, for all workers of an executor, that the warning of the portable kernel was logged."""
 
 _producers = ProducerCache()
 """The producers of this Python worker, which runs one task at a time."""

@@ -1,4 +1,4 @@
-"""The rows of one task and their producer: how they are sent, and what is reported, with or without dead letters."""
+"""Sends the rows of one task by a producer and reports them, with or without dead letters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from spark_producer.datasource.write.worker.batch_sizing import bytes_to_gather
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 
-if TYPE_CHECKING:  # only writes with dead letters or schemas pay for them
+if TYPE_CHECKING:  # loaded only by writes with dead letters or schemas
     from spark_producer.datasource.write.dead_letters.letters import DeadLetters
-    from spark_producer.datasource.write.dead_letters.records import Origin
+    from spark_producer.datasource.write.dead_letters.records import LetterOrigin
     from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
     from spark_producer.schemas.column_format import Formats
 
 
 class TaskWriter:
-    """Encodes and sends the rows of one task. Without `letters` the first row that cannot be written ends the task."""
+    """Encodes and sends the rows of one task. Without `letters` the first bad row fails the task."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class TaskWriter:
         letters: DeadLetters | None = None,
     ) -> None:
         self.rows = 0
-        """The number of rows that were handed over."""
+        """The number of rows passed to `send`."""
         self._producer = producer
         self._sink = sink
         self._formats = formats
@@ -39,23 +39,23 @@ class TaskWriter:
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether rows may come back from brokers to be sent elsewhere, which the driver could not do."""
+        """Whether brokers may reject rows that then go to the dead-letter topic, which the driver could not do."""
         return self._letters is not None and self._letters.asks_brokers
 
     @property
     def may_come_back(self) -> bool:
-        """Whether the task must wait for the brokers' answers itself: dead letters, too, may be too large for their topic."""
+        """Whether the task itself must wait for acknowledgements: dead letters, too, may be too large for their topic."""
         return self._letters is not None
 
     def send(self, piece: pa.RecordBatch) -> None:
         """Queue the rows of an Arrow batch.
 
-        Raises: as `Producer.send_batch`. TooManyBadRows: more of them are bad than may be.
-            RecordError: A row does not fit its schema; the text names the row and the field.
+        Raises: as `Producer.send_batch`. TooManyBadRows: more rows are bad than the options allow.
+            RecordError: a row does not fit its schema; the message has the row and the field.
         """
         unfit: MismatchedPiece | None = None
         if self._formats is not None:
-            from spark_producer.datasource.write.column_formats import encode_piece  # only those who ask for it pay
+            from spark_producer.datasource.write.column_formats import encode_piece  # loaded only if used
 
             piece, unfit = encode_piece(piece, self._formats)
         if self._letters is not None:
@@ -79,17 +79,17 @@ class TaskWriter:
             self._producer.flush()
 
     def report_of(self, found: WriteReport) -> WriteReport:
-        """Return the task's report, in which dead letters are counted apart."""
+        """Return the task's report with a separate count of dead letters."""
         return found if self._letters is None else self._letters.report_of(found)
 
     def wanted(self) -> int:
-        """Return the bytes of rows that should be gathered before they are sent."""
+        """Return the bytes of rows to gather before they are sent."""
         parts = parts_of(self._producer)
         return bytes_to_gather(parts.partition_count(self._sink.topic), parts.config.batch_size)
 
 
 def task_rows(producer: Producer, settings: TaskSettings) -> TaskWriter:
-    """Return the rows of the task that runs now, which go to a dead-letter topic if they are bad and the sink has one."""
+    """Return the writer of the running task, which sends bad rows to the dead-letter topic if the sink has one."""
     sink, formats = settings.sink, settings.formats
     if sink.dead_letter_topic is None:
         return TaskWriter(producer, sink, formats)
@@ -98,20 +98,20 @@ def task_rows(producer: Producer, settings: TaskSettings) -> TaskWriter:
     return TaskWriter(producer, sink, formats, DeadLetters(producer, sink, _origin(settings)))
 
 
-def _origin(settings: TaskSettings) -> Origin:
-    """Return what dead letters say of the task that runs now.
+def _origin(settings: TaskSettings) -> LetterOrigin:
+    """Return the origin of the running task's dead letters.
 
-    A query names its micro-batch by its id, which its checkpoint keeps, so a micro-batch that is repeated has the same name. All
-    other writes, those of `foreachBatch` too, may be several in one micro-batch: they bear the name that the driver gave them.
+    A query identifies its micro-batch by its id, which its checkpoint keeps, so a repeated micro-batch has the same name. Other
+    writes, also those of `foreachBatch`, can be several in one micro-batch: they have the id that the driver gave them.
     """
-    from spark_producer.datasource.write.dead_letters.records import Origin
+    from spark_producer.datasource.write.dead_letters.records import LetterOrigin
 
     context = TaskContext.get()
     if context is None:
-        return Origin(0, 0, "batch write", settings.write_id)
+        return LetterOrigin(0, 0, "batch write", settings.write_id)
     number, query = (context.getLocalProperty(name) for name in ("streaming.sql.batchId", "sql.streaming.queryId"))
     task, attempt = context.partitionId(), context.attemptNumber()
     if number is None:
-        return Origin(task, attempt, "batch write", settings.write_id)
+        return LetterOrigin(task, attempt, "batch write", settings.write_id)
     execution = query if settings.streaming and query else settings.write_id
-    return Origin(task, attempt, f"micro-batch {number}", f"{execution}/{number}")
+    return LetterOrigin(task, attempt, f"micro-batch {number}", f"{execution}/{number}")

@@ -24,7 +24,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.storage.tiered.crash_runs import EngineRun, Expected, killed
 
 ROOT = Path(__file__).resolve().parents[5]
-KEPT = ROOT / "build" / "crash_seeds.json"
+MAX_REPORTS = ROOT / "build" / "crash_seeds.json"
 CODE = ("spark_producer/broker", "spark_producer/record", "tests/support", "tests/unit/broker/storage/tiered")
 ENGINE = "spark_producer.broker.storage.tiered"
 REBUILT = "the index is rebuilt"
@@ -163,7 +163,9 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.unit.broker.storage.tiered.crash_seeds", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100_000, help=f"in whole chunks of {CHUNK} (%(default)s)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="(%(default)s)")
-    parser.add_argument("--kept", type=Path, default=KEPT, help="the file that says what was played (%(default)s)")
+    parser.add_argument(
+        "--kept", type=Path, default=MAX_REPORTS, help="the file that says what was played (%(default)s)"
+    )
     chosen = parser.parse_args(given)
     wrong = play_all(chosen.seeds, chosen.processes, Progress(chosen.kept))
     print(f"{len(wrong)} seeds failed" if wrong else "what was acknowledged was recovered with every seed")

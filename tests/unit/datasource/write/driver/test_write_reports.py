@@ -16,7 +16,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 
 from spark_producer.config import SinkOptions, producer_config
-from spark_producer.datasource.follow import KEPT, Reports, Written, _followed_source, _Pages
+from spark_producer.datasource.follow import MAX_REPORTS, Reports, Written, _followed_source, _ReportQueue
 from spark_producer.datasource.write.driver import write_reports
 from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -83,8 +83,8 @@ def test_com16_a_path_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog
         caplog.clear()
         BatchWriter(settings(folder)).commit([task(0)])
         (told,) = [record for record in caplog.records if record.levelname == "WARNING"]
-        assert f"its report could not be written to reportPath {folder}" in told.getMessage()
-        assert "it is committed" in told.getMessage()
+        assert f"its report could not be saved in reportPath {folder}" in told.getMessage()
+        assert "the write is committed" in told.getMessage()
         assert '"records": 10' in told.getMessage(), "who reads the log has the report all the same"
 
 
@@ -129,7 +129,7 @@ def test_without_followers_and_folders_nothing_is_made(tmp_path: Path, monkeypat
 
 
 def accumulated() -> tuple[Accumulator[deque[str]], Reports]:
-    accumulator = Accumulator(-17, deque[str](maxlen=KEPT), _Pages())
+    accumulator = Accumulator(-17, deque[str](maxlen=MAX_REPORTS), _ReportQueue())
     return accumulator, Reports(None, accumulator)  # type: ignore[arg-type]  # no frame is made here
 
 
@@ -168,9 +168,9 @@ def test_com15_the_newest_thousand_are_kept_also_if_nobody_reads() -> None:
     accumulator, reports = accumulated()
     writer = StreamWriter(settings())
     writer.follower = accumulator
-    for number in range(KEPT + 5):
+    for number in range(MAX_REPORTS + 5):
         writer.commit([], number)
-    assert [one.batch_id for one in reports][:: KEPT - 1] == [5, KEPT + 4]
+    assert [one.batch_id for one in reports][:: MAX_REPORTS - 1] == [5, MAX_REPORTS + 4]
 
 
 REJECTED = WriteReport(
@@ -179,7 +179,9 @@ REJECTED = WriteReport(
 
 
 def test_com5_the_frame_of_reports_has_the_rows_that_were_rejected() -> None:
-    page = write_reports.page_of(ReportedWrite(REJECTED), [task(0)], "batch write", None, SERVERS) | {"query_id": None}
+    page = write_reports.report_of_write(ReportedWrite(REJECTED), [task(0)], "batch write", None, SERVERS) | {
+        "query_id": None
+    }
     made: list[tuple[Any, str]] = []
     session = SimpleNamespace(createDataFrame=lambda *arguments: made.append(arguments))  # a real one needs a JVM
     told = SimpleNamespace(value=deque([json.dumps(page)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig, producer_config
-from spark_producer.datasource.write.worker.cache import MAX_IDLE_S, MOST, ProducerCache
+from spark_producer.datasource.write.worker.cache import MAX_IDLE_S, MAX_PRODUCERS, ProducerCache
 from tests.stages.pool_bench import free_buffers
 from tests.stages.workbench import FakeClock
 
@@ -65,11 +65,11 @@ def test_new_credentials_are_a_new_producer_and_the_same_ones_are_not() -> None:
 
 def test_of_too_many_the_one_goes_whose_last_task_is_the_longest_ago() -> None:
     kept = cache()
-    made = [taken(kept, number) for number in range(MOST)]
+    made = [taken(kept, number) for number in range(MAX_PRODUCERS)]
     assert taken(kept, 0) is made[0]
-    taken(kept, MOST)
-    assert len(kept) == MOST
-    assert [producer.timeouts for producer in made] == [[], [0]] + [[]] * (MOST - 2)
+    taken(kept, MAX_PRODUCERS)
+    assert len(kept) == MAX_PRODUCERS
+    assert [producer.timeouts for producer in made] == [[], [0]] + [[]] * (MAX_PRODUCERS - 2)
     assert taken(kept, 0) is made[0]
 
 

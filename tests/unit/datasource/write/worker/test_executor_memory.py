@@ -9,7 +9,11 @@ import pytest
 from spark_producer.config import KAFKA_FIELDS, ProducerConfig, is_set, parse_options
 from spark_producer.datasource.write.worker import executor_memory, task
 from spark_producer.datasource.write.worker.cgroup_memory import group_limits, machine_memory, smallest_limit
-from spark_producer.datasource.write.worker.executor_memory import LEAST, MOST, default_buffer_memory
+from spark_producer.datasource.write.worker.executor_memory import (
+    MAX_BUFFER_MEMORY,
+    MIN_BUFFER_MEMORY,
+    default_buffer_memory,
+)
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -30,9 +34,9 @@ def found(**properties: str) -> int:
 
 
 def test_the_bounds_are_those_of_the_documentation() -> None:
-    assert (LEAST, MOST) == (32 * MIB, 256 * MIB)
-    assert ProducerConfig(bootstrap_servers="b:1").buffer_memory == LEAST
-    assert f"at most {MOST} " in KAFKA_FIELDS["buffer.memory"].metadata["option"].doc
+    assert (MIN_BUFFER_MEMORY, MAX_BUFFER_MEMORY) == (32 * MIB, 256 * MIB)
+    assert ProducerConfig(bootstrap_servers="b:1").buffer_memory == MIN_BUFFER_MEMORY
+    assert f"at most {MAX_BUFFER_MEMORY} " in KAFKA_FIELDS["buffer.memory"].metadata["option"].doc
     assert found() == 32, "nothing is known"
 
 
