@@ -1,6 +1,6 @@
-"""The producer: what callers hold, and the thread that does its input and output.
+"""The producer: the classes for callers, and the thread that does the input and output.
 
-Owns: `Producer`, `MockProducer`, the code that connects their parts, and the checks of what callers ask for.
+Owns: `Producer`, `MockProducer`, the code that connects their parts, and the checks of arguments.
 Must not know: pyspark, sockets.
 """
 

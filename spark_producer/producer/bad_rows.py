@@ -1,6 +1,6 @@
-"""The rows that a caller wants back instead of an error, because they can go elsewhere: bad ones, and those that brokers refuse.
+"""Collects rows that cannot be written, invalid or rejected by a broker, so that the caller can send them to a dead-letter topic.
 
-Each check of `send_batch` runs as always. Only a batch with a bad row pays for its removal.
+The checks are those of `send_batch`. Only a batch with a bad row has the cost of its removal.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, errors_at
 
 MAX_HELD_FRACTION = 1 / 2
-"""The part of `buffer.memory` up to which records that brokers have refused are held, beside the pool. Whoever sends takes them
-after each piece of a few MiB, so this ends only a write of which nearly all is bad."""
+"""Maximum fraction of `buffer.memory` for records that brokers have rejected, in addition to the pool. The sending thread takes
+them after each piece of a few MiB, so the limit fails only a write with mostly bad rows."""
 
 
 class BadRowClass(enum.StrEnum):
@@ -38,7 +38,7 @@ class BadRowClass(enum.StrEnum):
 
 
 class FoundBy(enum.StrEnum):
-    """Who has found a row to be bad."""
+    """The check that has found a bad row."""
 
     COLUMNS = "columns"
     PARTITION = "partition"
@@ -54,7 +54,7 @@ CLASS_BY_ERROR_CODE: Mapping[Code, BadRowClass] = {
     Code.INVALID_TOPIC_EXCEPTION: BadRowClass.TOPIC,
     Code.UNKNOWN_TOPIC_OR_PARTITION: BadRowClass.TOPIC,
 }
-"""The codes that say something of single rows; with all others nobody gets rows back."""
+"""The class of bad rows for each error code that is about single rows. Other errors are raised."""
 
 
 class BadRowGroup(NamedTuple):
@@ -64,129 +64,130 @@ class BadRowGroup(NamedTuple):
     bad: BadRowClass
     stage: FoundBy
     error: BrokerError | None = None
-    """why a topic may not be written to, if that is the reason"""
+    """the error of the topic, if that is the reason"""
 
 
 class BadRowCollector:
-    """What a caller of `send_batch_collecting_bad_rows` wants back, and what was found. One thread uses it.
+    """The bad rows of a caller of `send_batch_collecting_bad_rows`, of the classes that it wants. One thread uses it.
 
-    `refused` gets what brokers refuse later, until a flush. No row may have one of the topics `closed`.
+    `refused` receives the records that brokers reject later, until a flush. No row may have one of the topics `closed`.
     """
 
     def __init__(self, wanted: Collection[BadRowClass], max_bytes: int, closed: Collection[str] = ()) -> None:
         self._wanted = frozenset(wanted)
         self._closed = frozenset(closed)
-        self._found: list[BadRowGroup] = []
+        self._bad_rows: list[BadRowGroup] = []
         self._topics: dict[str, BrokerError] = {}
-        """the topics that turned out not to be usable"""
+        """the errors of topics that cannot be written to"""
         self._counts: dict[str, int] = {}
-        """how many partitions those topics have of which a row wanted more; it is not worth another wait for each piece"""
-        self.refused = RejectionCollector(self._wants, max_bytes)
+        """the number of partitions of topics for which a row had a partition that does not exist; kept so that only one piece
+        waits"""
+        self.refused = RejectionCollector(self._is_wanted, max_bytes)
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._bad_rows)
 
     def add_schema_mismatches(self, rows: RejectedRows) -> None:
-        """Keep rows that an encoder has refused, and that are not in the batch which is sent next.
+        """Collect rows that do not match their schema, and that are not in the next batch.
 
         Raises:
-            RecordError: The class `schema` is not wanted; the error of the first row.
+            RecordError: the class `schema` is not wanted; it is the error of the first row.
         """
         if BadRowClass.SCHEMA not in self._wanted:
             rows.raise_first()
-        self._found.append(BadRowGroup(rows, BadRowClass.SCHEMA, FoundBy.ENCODE))
+        self._bad_rows.append(BadRowGroup(rows, BadRowClass.SCHEMA, FoundBy.ENCODE))
 
     def take(self) -> list[BadRowGroup]:
-        """Return the rows that were found to be bad since the last call."""
-        found, self._found = self._found, []
+        """Return the bad rows since the last call."""
+        found, self._bad_rows = self._bad_rows, []
         return found
 
-    def good(
+    def valid_rows(
         self, pieces: BatchPieces, topics: MetadataWaiter, partitioner: Partitioner, config: ProducerConfig
     ) -> Iterator[CheckedColumns]:
-        """Yield the rows that can be written, and keep those that cannot.
+        """Yield the rows that can be written, and collect the others.
 
-        Raises: as `Producer.send_batch`, for a class of rows that is not wanted.
+        Raises: as `Producer.send_batch`, for a class of bad rows that is not wanted.
             ConfigError: a row has a topic that is closed.
         """
-        self._keep(pieces.rejected, FoundBy.COLUMNS)
+        self._collect(pieces.rejected, FoundBy.COLUMNS)
         for piece in pieces:
-            self._keep(piece.rejected, FoundBy.COLUMNS)
-            read = piece.without(self._keep(too_large(piece.columns, config), FoundBy.COLUMNS))
-            read = self._with_topics(read, topics)
+            self._collect(piece.rejected, FoundBy.COLUMNS)
+            read = piece.without(self._collect(too_large(piece.columns, config), FoundBy.COLUMNS))
+            read = self._with_existing_topics(read, topics)
             if not len(read.columns.records):
                 continue
             if read.columns.partitions is None:
                 yield read.columns
                 continue
-            asked = self._highest(read.columns)
-            found = topics.find(asked)
-            self._counts |= {at.topic: at.partition_count for at in found if at.partition_count <= asked[at.topic]}
-            read = read.without(self._keep(partitioner.reject(read.columns, found), FoundBy.PARTITION))
+            highest = self._highest(read.columns)
+            found = topics.find(highest)
+            self._counts |= {at.topic: at.partition_count for at in found if at.partition_count <= highest[at.topic]}
+            read = read.without(self._collect(partitioner.reject(read.columns, found), FoundBy.PARTITION))
             if len(read.columns.records):
                 yield read.columns
 
-    def _wants(self, error: BrokerError) -> bool:
+    def _is_wanted(self, error: BrokerError) -> bool:
         return CLASS_BY_ERROR_CODE.get(error.code) in self._wanted
 
-    def _keep(self, rows: RejectedRows, stage: FoundBy) -> RejectedRows:
-        """Keep rows of the classes `row` and `size`, or raise the error of the first one."""
+    def _collect(self, rows: RejectedRows, stage: FoundBy) -> RejectedRows:
+        """Collect rows of the classes `row` and `size`, or raise the error of the first one."""
         if not len(rows):
             return rows
         for part, kind in rows.by_kind():
             bad = BadRowClass.SIZE if kind is RowErrorKind.SIZE else BadRowClass.ROW
             if bad not in self._wanted:
                 part.raise_first()
-            self._found.append(BadRowGroup(part, bad, stage))
+            self._bad_rows.append(BadRowGroup(part, bad, stage))
         return rows
 
-    def _with_topics(self, read: ReadColumns, topics: MetadataWaiter) -> ReadColumns:
+    def _with_existing_topics(self, read: ReadColumns, topics: MetadataWaiter) -> ReadColumns:
         """Return the rows whose topics exist. Errors of topics are raised, unless the class `topic` is wanted."""
         if not self._closed.isdisjoint(read.columns.topics):
             closed = min(self._closed.intersection(read.columns.topics))
             raise ConfigError(
-                f"rows have the topic {closed!r}, which is the deadLetterTopic: a topic is one or the other. Name another "
-                "deadLetterTopic, or leave these rows out"
+                f"rows cannot be sent to topic {closed!r}: it is the deadLetterTopic. Set another deadLetterTopic, or remove "
+                "these rows"
             )
         of_control_topics(read.columns).raise_first()
         if BadRowClass.TOPIC not in self._wanted:
             return read
         bad = invalid_topic_names(read.columns)
-        read = read.without(self._keep_topics(bad, None))
+        read = read.without(self._collect_topic_rows(bad, None))
         while len(read.columns.records):
             for name in self._topics.keys() & set(read.columns.topics):
                 read = read.without(
-                    self._keep_topics(_of_topic(read.columns, name, self._topics[name]), self._topics[name])
+                    self._collect_topic_rows(_of_topic(read.columns, name, self._topics[name]), self._topics[name])
                 )
-            refused: dict[str, BrokerError] = {}
-            if not len(read.columns.records) or topics.find(self._highest(read.columns), refused=refused):
+            errors: dict[str, BrokerError] = {}
+            if not len(read.columns.records) or topics.find(self._highest(read.columns), refused=errors):
                 break
-            for error in refused.values():
-                if not self._wants(error):
+            for error in errors.values():
+                if not self._is_wanted(error):
                     raise error
-            self._topics |= refused
+            self._topics |= errors
         return read
 
     def _highest(self, columns: CheckedColumns) -> dict[str, int]:
         """Return the highest partition to wait for in each topic, -1 for none."""
         found = {name: columns.highest_partition(code) for code, name in enumerate(columns.topics)}
-        return {name: min(asked, self._counts.get(name, asked + 1) - 1) for name, asked in found.items()}
+        return {name: min(highest, self._counts.get(name, highest + 1) - 1) for name, highest in found.items()}
 
-    def _keep_topics(self, rows: RejectedRows, error: BrokerError | None) -> RejectedRows:
+    def _collect_topic_rows(self, rows: RejectedRows, error: BrokerError | None) -> RejectedRows:
         if len(rows):
-            self._found.append(BadRowGroup(rows, BadRowClass.TOPIC, FoundBy.PARTITION, error))
+            self._bad_rows.append(BadRowGroup(rows, BadRowClass.TOPIC, FoundBy.PARTITION, error))
         return rows
 
 
 def new_collector(
     config: ProducerConfig, wanted: Collection[BadRowClass], closed: Collection[str] = ()
 ) -> BadRowCollector:
-    """Return a sieve that holds as much as a producer of this configuration may."""
+    """Return a collector with the memory limit of this configuration."""
     return BadRowCollector(wanted, int(config.buffer_memory * MAX_HELD_FRACTION), closed)
 
 
 def _of_topic(columns: CheckedColumns, name: str, error: BrokerError) -> RejectedRows:
-    """Return the rows of one topic, all of which have failed with its error."""
+    """Return the rows of a topic as rejected with its error."""
     code = columns.topics.index(name)
     count = len(columns.records)
     rows = np.ones(count, dtype=np.bool_) if columns.topic_codes is None else columns.topic_codes == code

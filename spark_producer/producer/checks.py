@@ -1,4 +1,4 @@
-"""The checks of what callers ask of the producer, which come before anything is done: limits of records and of waits."""
+"""The checks of a producer's arguments: record sizes, timeouts, and the calling thread."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowConte
 
 
 def check_timeout(seconds: float | None) -> None:
-    """Refuse a timeout of `close` that is not 0 or more seconds. None is allowed: it means as long as any batch may take.
+    """Check the timeout of `close`: 0 or more seconds, or None for the delivery timeout.
 
     Raises:
-        PyProducerError: `seconds` is negative, or not a number (NaN).
+        PyProducerError: `seconds` is negative or NaN.
     """
     if seconds is not None and not seconds >= 0:
         raise PyProducerError(
-            f"close() waits 0 seconds or more, not {seconds}; without a number it waits for all batches"
+            f"close() got the timeout {seconds}: give 0 seconds or more, or none to wait for all batches"
         )
 
 
 def check_may_flush(on_io_thread: bool) -> None:
-    """Refuse to flush on the I/O thread, where callbacks run: it would wait for itself.
+    """Check that a flush is not called on the I/O thread, where callbacks run: it would wait for itself.
 
     Raises:
-        PyProducerError: the caller runs on the I/O thread.
+        PyProducerError: the caller is on the I/O thread.
     """
     if on_io_thread:
         raise PyProducerError(
-            "flush() was called by a future's callback, on the thread that it would wait for; call it from another thread"
+            "flush() was called by a callback, on the thread that it would wait for; call it on another thread"
         )
 
 
@@ -40,7 +40,7 @@ def too_large(columns: CheckedColumns, config: ProducerConfig) -> RejectedRows:
     if columns.records.largest <= limit:
         return NONE_REJECTED
 
-    def told(at: RowContext) -> str:
+    def message(at: RowContext) -> str:
         return (
             f"a record of {at.found} bytes ({at.location}) exceeds kafka.max.request.size "
             f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}); raise it, and the "
@@ -48,10 +48,10 @@ def too_large(columns: CheckedColumns, config: ProducerConfig) -> RejectedRows:
         )
 
     sizes = record_sizes(columns.records)
-    fault = errors_at(sizes > limit, RowErrorKind.SIZE, told, sizes, first=int(sizes.argmax()))
+    fault = errors_at(sizes > limit, RowErrorKind.SIZE, message, sizes, first=int(sizes.argmax()))
     return RejectedRows.among(columns, [fault])
 
 
 def with_connection_reason(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:
-    """Return `error` with the reason why a broker could not be reached, if there is one: it is mostly why a pool stays full."""
+    """Return `error` with the last connection error, if there is one: it is the usual reason for a full pool."""
     return BufferExhausted(f"{error}, or no broker answers. Last error: {str(reason).rstrip('.')}") if reason else error

@@ -1,4 +1,4 @@
-"""The functions that make a producer's parts from the configuration. They turn milliseconds into seconds, names into numbers."""
+"""Creates the parts of a producer from its configuration, with times in seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_producer.sender import Metadata, SenderSettings
 
 
 def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float]) -> Metadata:
-    """Return the metadata of the cluster, which is still empty."""
+    """Return the metadata of a cluster, without any topic or node yet."""
     recovers = config.metadata_recovery_strategy == "rebootstrap"
     return Metadata(
         max_age=config.metadata_max_age_ms / 1000,
@@ -23,7 +23,7 @@ def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float
 
 
 def sender_settings(config: options.ProducerConfig, user: str = "") -> SenderSettings:
-    """Return the settings of the sender. `user` is what brokers know us as, for messages."""
+    """Return the settings of the sender. `user` is the producer's principal, for messages."""
     return SenderSettings(
         acks=-1 if config.acks == "all" else int(config.acks),
         timeout=config.request_timeout_ms / 1000,
@@ -41,7 +41,7 @@ def sender_settings(config: options.ProducerConfig, user: str = "") -> SenderSet
 def make_accumulator(
     config: options.ProducerConfig, pool: BufferPool, clock: Callable[[], float], wakeup: Callable[[], None]
 ) -> RecordAccumulator:
-    """Return an empty accumulator, in which batches wait in the memory of `pool`. `wakeup` wakes the I/O thread."""
+    """Return an empty accumulator with the memory of `pool`. `wakeup` wakes the I/O thread."""
     return RecordAccumulator(
         pool,
         batch_size=config.batch_size,

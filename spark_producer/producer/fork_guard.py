@@ -1,7 +1,7 @@
-"""The refusal of calls in a forked child, which has a copy of the producer's memory, but not the thread that sends.
+"""Rejects calls in a forked child, which has a copy of the producer's memory, but not its I/O thread.
 
-A lock that another thread held when the process was forked is never released in the child. So nothing here takes a lock, and
-this check comes before any code that does.
+A lock that another thread held at the fork is never released in the child. So this check takes no lock, and comes before any code
+that does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_producer.errors import IllegalState
 
 
 class HasProcessId(Protocol):
-    """An object that remembers the id of the process that created it."""
+    """An object with the id of the process that created it."""
 
     process: int
 
@@ -25,36 +25,36 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def is_forked(made: HasProcessId) -> bool:
+def is_forked(owner: HasProcessId) -> bool:
     """Return whether this process is a child of the one that created the object."""
-    return made.process != os.getpid()
+    return owner.process != os.getpid()
 
 
-def check_process(made: HasProcessId) -> None:
-    """Refuse a call in a forked child.
+def check_process(owner: HasProcessId) -> None:
+    """Check that this process has created the object.
 
     Raises:
         IllegalState: this process is a forked child.
     """
-    if made.process != os.getpid():
+    if owner.process != os.getpid():
         raise IllegalState(
-            f"this producer was made in process {made.process}, and this is process {os.getpid()}, forked from it, which "
-            "has neither its threads nor its connections; make one in each process"
+            f"this producer cannot be used in process {os.getpid()}: it was created in process {owner.process}, and a forked "
+            "process has neither its threads nor its connections. Create a producer in each process"
         )
 
 
 def forbid_after_fork(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
-    """Decorate a class so that its `methods` raise `IllegalState` in a forked child before they do anything."""
+    """Return a class decorator that makes `methods` raise `IllegalState` in a forked child before they do anything."""
 
     def decorate(owner: type[Owner]) -> type[Owner]:
         for name in methods:
-            setattr(owner, name, _refusing(getattr(owner, name)))
+            setattr(owner, name, _checking_process(getattr(owner, name)))
         return owner
 
     return decorate
 
 
-def _refusing(
+def _checking_process(
     method: Callable[Concatenate[Owner, Arguments], Result],
 ) -> Callable[Concatenate[Owner, Arguments], Result]:
     @functools.wraps(method)

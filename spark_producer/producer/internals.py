@@ -33,19 +33,18 @@ if TYPE_CHECKING:  # only transactional producers import them
     from spark_producer.sender.transactions.manager import TransactionManager
 
 MAX_SLEEP_S = 1.0
-"""The longest sleep, in seconds, of the I/O thread, and of a thread that waits for a topic. Nothing depends on it; it only bounds
-what a lost wake-up could cost."""
+"""Maximum sleep in seconds of the I/O thread, and of a thread that waits for a topic, in case of a lost wake-up."""
 
 
 @forbid_after_fork("take_report", "partition_count")
 class Parts:
-    """The parts of a producer. The constructor of `Producer` creates them, and this starts the I/O thread. Any thread may call.
+    """The parts of a producer. The constructor starts the I/O thread. The methods are thread-safe.
 
-    What a producer gets from outside is passed in: `connect` makes its network, `clock` gives seconds that only grow,
-    `memory` gives new buffers, and `max_sleep` is the longest sleep of the threads that `MAX_SLEEP_S` names.
+    External dependencies are arguments: `connect` creates the network, `clock` returns monotonic seconds, `memory` allocates
+    buffers, and `max_sleep` is the maximum sleep of the threads that `MAX_SLEEP_S` names.
 
     Raises (constructor):
-        ConfigError: the configuration is bad. RuntimeError: the process has as many threads as it may have.
+        ConfigError: the configuration is invalid. RuntimeError: the process cannot start another thread.
     """
 
     def __init__(
@@ -115,19 +114,19 @@ class Parts:
         self.records = TransactionalRecords(self.singles, self.transactions)
 
     def _wake(self) -> None:
-        """Wake all threads that wait for the I/O thread, but for those that flush."""
+        """Wake all threads that wait for the I/O thread, except those that flush."""
         self.topics.wake_waiters()
         if self.transactions is not None:
             self.transactions.wake_waiters()
 
     @property
     def failed(self) -> bool:
-        """Whether the producer cannot be used here any more: it has ended, was closed, or was created by another process."""
+        """Whether the producer can no longer be used: it has failed, was closed, or was created by another process."""
         backlog = self.accumulator.incomplete
         return is_forked(self) or backlog.closing or backlog.error is not None or not self.io_thread.is_alive
 
     def take_report(self) -> WriteReport:
-        """Return what was acknowledged since the last call, by partition. Call it after `flush`."""
+        """Return the report of the records acknowledged since the last call. Call it after `flush`."""
         return self.sender.take_report()
 
     def partition_count(self, topic: str | None) -> int:

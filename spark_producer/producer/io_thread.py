@@ -1,4 +1,4 @@
-"""The one thread that does a producer's input and output: its loop, its start and its end, and what happens when it fails."""
+"""The I/O thread of a producer: its loop, its start and end, and its failure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spark_producer.sender import RequestBatches, Sender
 
 
 class IoThread:
-    """Steps the sender and polls the network until the producer is closed, or an error ends the thread.
+    """Runs the sender and polls the network until the producer is closed, or an error ends the thread.
 
-    Other threads call the public methods; the others run on the thread itself. When the thread ends, every wait ends with the
-    reason.
+    Other threads call the public methods; private methods run on the thread itself. When the thread ends, all waits end with its
+    error.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class IoThread:
         max_sleep: float,
         wake_all: Callable[[], None],
     ) -> None:
-        """`max_in_flight` is the number of requests that a connection takes before the first answer.
+        """`max_in_flight` is the maximum number of in-flight requests per connection.
 
-        An idle thread sleeps `max_sleep` seconds at most. `wake_all` wakes the threads that wait for its answers.
+        An idle thread sleeps `max_sleep` seconds at most. `wake_all` wakes the threads that wait for responses.
         """
         self._client = client
         self._sender = sender
         self._metadata = sender.metadata
         self._accumulator = accumulator
-        self._backlog = accumulator.incomplete
+        self._incomplete = accumulator.incomplete
         self._topics = topics
         self._meter = meter
         self._clock = meter.clock
@@ -56,7 +56,7 @@ class IoThread:
         """Start the thread.
 
         Raises:
-            RuntimeError: the process has as many threads as it may have; then the network is closed.
+            RuntimeError: the process cannot start another thread; then the network is closed.
         """
         try:
             self._thread.start()
@@ -66,31 +66,31 @@ class IoThread:
 
     @property
     def ident(self) -> int | None:
-        """The identity of the thread; None before its start."""
+        """The identifier of the thread; None before its start."""
         return self._thread.ident
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread still runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs on this thread, as a callback does."""
+        """Whether the caller is on this thread, as callbacks are."""
         return threading.current_thread() is self._thread
 
     def join(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds for the end of the thread; do not wait on the thread itself."""
+        """Wait up to `timeout` seconds for the end of the thread; return at once on the thread itself."""
         if not self.is_current:
             self._thread.join(min(timeout, threading.TIMEOUT_MAX))
 
     def close(self, timeout: float) -> None:
-        """Send everything for up to `timeout` seconds, then end; batches that are not acknowledged by then fail."""
-        self._backlog.begin_close()
+        """Send all batches for up to `timeout` seconds, then end the thread; batches that are not acknowledged by then fail."""
+        self._incomplete.begin_close()
         self._client.wakeup()
         self.join(timeout)
-        left = "" if self._backlog.idle else " before everything was acknowledged"
-        self._accumulator.close(ProducerClosed(f"the producer was closed{left}"))
+        detail = "" if self._incomplete.idle else " before everything was acknowledged"
+        self._accumulator.close(ProducerClosed(f"the producer was closed{detail}"))
         self._client.wakeup()
         self.join(self._max_sleep)
 
@@ -102,10 +102,10 @@ class IoThread:
         self._accumulator.adopt_io_thread()
         try:
             while not self._finished():
-                self._turn()
+                self._iterate()
         except PyProducerError as error:
             failure = error
-        except BaseException as error:  # an error of another package, which perhaps cannot be pickled
+        except BaseException as error:  # an error of another package may not be picklable
             failure = PyProducerError(f"the I/O thread of the producer ended: {error!r}; this is a bug of pyproducer")
             failure.__cause__ = error
         finally:
@@ -115,46 +115,46 @@ class IoThread:
             self._wake_all()
 
     def _finished(self) -> bool:
-        if self._backlog.error is not None or not self._backlog.closing:
-            return self._backlog.error is not None
+        if self._incomplete.error is not None or not self._incomplete.closing:
+            return self._incomplete.error is not None
         transactions = self._sender.transactions
-        return self._backlog.idle and (transactions is None or transactions.settled)
+        return self._incomplete.idle and (transactions is None or transactions.settled)
 
-    def _turn(self) -> None:
-        """Do one round: send what can be sent, wait for the network, and take in the answers."""
+    def _iterate(self) -> None:
+        """Do one iteration: send requests, wait for the network, and handle the completions."""
         now = self._clock()
-        cluster, answers = self._metadata.cluster, self._metadata.response_count
-        client, sender, backlog = self._client, self._sender, self._backlog
+        cluster, responses = self._metadata.cluster, self._metadata.response_count
+        client, sender, incomplete = self._client, self._sender, self._incomplete
         wake_at = self._send_ready(now)
         wait = 0.0
-        if backlog.sleeps(wake_at):
+        if incomplete.sleeps(wake_at):
             wait = self._max_sleep if wake_at is None else min(max(wake_at - now, 0.0), self._max_sleep)
         completions = client.poll(wait)
-        backlog.wakes()
+        incomplete.wakes()
         if completions:
             now = self._clock()
             for done in completions:
                 if done.api.key == PRODUCE.key and done.body is not None:
                     self._meter.events.produce_completed(done.node, done.latency, now)
                 if done.body is not None:
-                    self._outages.answered(done.node)
+                    self._outages.on_response(done.node)
                 sender.on_completion(done.api, cast(RequestBatches, done.tag), done.body, done.error, now)
                 self._topics.last_error = done.error
         for node in client.take_disconnected():
             error = client.last_error(node)
             self._topics.last_error = error or self._topics.last_error
-            self._outages.lost(node, error, self._clock())
+            self._outages.on_disconnect(node, error, self._clock())
             sender.on_disconnect(node)
             if (fatal_error := client.fatal_error()) is not None:
                 raise fatal_error
-        self._outages.look(self._clock())
+        self._outages.check(self._clock())
         if self._metadata.cluster is not cluster:
             client.set_nodes(self._metadata.cluster.addresses)
-        if self._metadata.response_count != answers:
+        if self._metadata.response_count != responses:
             self._topics.wake_waiters()
 
     def _send_ready(self, now: float) -> float | None:
-        """Send what can be sent, and return when to look again. A connection takes several requests before the first answer."""
+        """Send all requests that can be sent, several to each connection, and return the time of the next step."""
         client = self._client
         for _ in range(self._max_in_flight):
             step = self._sender.step(now, client)

@@ -1,7 +1,7 @@
-"""The look-up of the topics of rows that are about to be queued, in which task threads wait for topics that are not known yet.
+"""Looks up the topics of rows to be queued. Task threads wait here for topics that are not known yet.
 
-`Metadata` asks the brokers, and `TopicWait` says what an answer means. One question asks for all topics that are missing, and
-each further round asks only for those that are not settled.
+`Metadata` sends the requests, and `TopicWait` evaluates the responses. The first request has all unknown topics, each further one
+only those that are still pending.
 """
 
 from __future__ import annotations
@@ -32,39 +32,41 @@ from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowError
 from spark_producer.sender import KnownTopics, Metadata
 
 MAX_QUOTED_CHARACTERS = 100
-"""The most characters of a name that a message shows. A name that is too long is perhaps a value in the wrong column."""
+"""Maximum characters of a name in a message. A name that is too long may be a value in the wrong column."""
 
 FIRST_LOG_AFTER_S = 5.0
-"""The seconds after which the log says what a thread waits for; then after twice as long, and so on. Brokers take some 25 s to
-make a thousand topics, in which nothing else is heard of the write."""
+"""Seconds after which a wait is logged; then after twice as long, and so on. Brokers take about 25 s to create a thousand topics,
+during which a write logs nothing else."""
 
 MAX_ABSENT_TOPICS = 1000
-"""The names of topics that are remembered as missing: a column of topics may hold anything."""
+"""Maximum number of topic names that are kept as missing: a column of topics may have any values."""
 
 logger = escaping_logger("pyproducer")
 
 
 class WaitLog:
-    """What the log hears of one wait for topics, between the answers."""
+    """Logs the progress of one wait for topics."""
 
     def __init__(self, began: float, topics: int, timeout_text: str) -> None:
         self._began, self._topics, self._timeout_text = began, topics, timeout_text
         self._next = FIRST_LOG_AFTER_S
         self._silent_since = began
 
-    def tell(self, now: float, left: Mapping[str, TopicWait]) -> None:
-        """Log how many topics are still waited for, if that is due after an answer."""
+    def log_pending(self, now: float, pending: Mapping[str, TopicWait]) -> None:
+        """Log the number of pending topics after a response, if that is due."""
         self._silent_since = now
         seconds = now - self._began
-        if seconds < self._next or not left:
+        if seconds < self._next or not pending:
             return
         self._next = 2 * seconds
-        name, wait = next(iter(left.items()))
+        name, wait = next(iter(pending.items()))
         count = (
-            f"{len(left):,} of {self._topics:,} topics, among them {name!r}" if self._topics > 1 else f"topic {name!r}"
+            f"{len(pending):,} of {self._topics:,} topics, among them {name!r}"
+            if self._topics > 1
+            else f"topic {name!r}"
         )
-        said = f"the brokers answer {wait.code.name}" if wait.code else "it has too few partitions yet"
-        logger.warning("still waiting for %s (%s) after %.0f s, at most %s", count, said, seconds, self._timeout_text)
+        reason = f"the brokers return {wait.code.name}" if wait.code else "it has too few partitions yet"
+        logger.warning("still waiting for %s (%s) after %.0f s, at most %s", count, reason, seconds, self._timeout_text)
 
     def log_silence(self, now: float, topic: str, last_error: PyProducerError | None) -> None:
         """Log that no broker answers, if that is due."""
@@ -82,7 +84,7 @@ class WaitLog:
 
 
 class MetadataWaiter:
-    """The questions that task threads ask about topics. Any thread except the I/O thread may wait here."""
+    """Looks up topics for task threads. Any thread except the I/O thread may wait here."""
 
     def __init__(
         self,
@@ -98,10 +100,10 @@ class MetadataWaiter:
         max_sleep: float,
         user: str = "",
     ) -> None:
-        """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait. `user` is what brokers
-        know us as.
+        """`check_open` raises the error that has ended the producer; `waited(seconds, now)` records a wait. `user` is the
+        producer's principal.
 
-        A thread that waits looks every `max_sleep` seconds whether the producer has ended, even if nobody wakes it.
+        A waiting thread checks every `max_sleep` seconds whether the producer has ended, even without a wake-up.
         """
         self._config = config
         self._timeout_text = f"{config.max_block_ms / 1000:g} s (kafka.max.block.ms)"
@@ -115,14 +117,14 @@ class MetadataWaiter:
         self._max_sleep = max_sleep
         self._user = user
         self._absent: dict[str, None] = {}
-        """Topics that did not appear in the whole of a wait, oldest first. The next writes that can do without them ask once."""
+        """Topics that did not appear during a whole wait, oldest first. Later writes that collect bad rows request them once."""
         self._lock = threading.Lock()
-        """Take it itself, not by the condition: Ctrl-C within the condition's own `__enter__` would leave it locked for ever."""
+        """Acquire it directly, not by the condition: Ctrl-C within the condition's `__enter__` would leave it locked for ever."""
         self._changed = threading.Condition(self._lock)
         self.io_thread = 0
-        """the identity of the I/O thread, which receives the answers and so cannot wait for them"""
+        """the identifier of the I/O thread, which receives the responses and so cannot wait for them"""
         self.last_error: PyProducerError | None = None
-        """the last reason why a broker could not be reached, seen by the I/O thread since the last answer"""
+        """the last connection error that the I/O thread has seen since the last response"""
 
     def find(
         self,
@@ -130,16 +132,16 @@ class MetadataWaiter:
         deadline: float | None = None,
         refused: dict[str, BrokerError] | None = None,
     ) -> list[TopicPartitions]:
-        """Return the topics as partitioners see them, in the order given. Wait up to `max.block.ms`, or until `deadline`.
+        """Return the topics for partitioners, in the order given. Wait up to `max.block.ms`, or until `deadline`.
 
-        `highest` maps each topic to the highest partition that a row asks for, or to -1. If that partition does not exist
-        after the wait, no error is raised here: the check of the rows does that, and can name the row.
+        `highest` maps each topic to the highest partition of its rows, or to -1. If that partition does not exist after the wait,
+        no error is raised here: the check of the rows does that, and can name the row.
 
-        With `refused`, topics that do not exist or may not be used raise nothing: their errors are put there, and nothing is
-        returned if there are any. One that was waited for in vain before is asked for once, and not waited for again.
+        With `refused`, topics that do not exist or may not be used raise nothing: their errors are put there, and the result is
+        empty if there are any. A topic that has not appeared during an earlier wait is requested once, without a wait.
 
         Raises:
-            RecordError: a name cannot be that of a topic.
+            RecordError: a name is not valid for a topic.
             BrokersUnreachable, MetadataTimeout, TopicNotFound, BrokerError: see `TopicWait`.
         """
         topics = self._metadata.cluster.topics
@@ -159,7 +161,7 @@ class MetadataWaiter:
         return [self._known.describe(name, found[name]) for name in highest]
 
     def wake_waiters(self) -> None:
-        """Wake the threads that wait, because there is an answer or the producer has ended. The I/O thread calls this."""
+        """Wake the waiting threads after a response, or after the end of the producer. The I/O thread calls this."""
         with self._lock:
             self._changed.notify_all()
 
@@ -170,8 +172,8 @@ class MetadataWaiter:
             check_topic_name(name)
         began = self._clock()
         limit = began + self._config.max_block_ms / 1000 if deadline is None else deadline
-        self._refuse_io_thread(next(iter(highest)))
-        left = {
+        self._check_not_io_thread(next(iter(highest)))
+        pending = {
             name: TopicWait(
                 name, limit, self._timeout_text, partition=highest[name], user=self._user,
                 may_appear=refused is None or name not in self._absent,
@@ -180,23 +182,25 @@ class MetadataWaiter:
             for name in highest
         }  # fmt: skip
         found: dict[str, TopicInfo] = {}
-        told = WaitLog(began, len(left), self._timeout_text)
+        wait_log = WaitLog(began, len(pending), self._timeout_text)
         rounds, not_before = 0, 0.0
         try:
-            while left:
+            while pending:
                 try:
-                    answer = self._ask(list(left), not_before, limit, next(iter(left.values())), told)
-                except TopicNotFound:  # the time was up between two questions
+                    response = self._request_and_wait(
+                        list(pending), not_before, limit, next(iter(pending.values())), wait_log
+                    )
+                except TopicNotFound:  # the deadline passed between two requests
                     if refused is None:
                         raise
-                    refused |= {name: self._not_found(wait) for name, wait in left.items()}
+                    refused |= {name: self._not_found(wait) for name, wait in pending.items()}
                     break
                 now = self._clock()
-                for name, info in answer.items():
-                    if self._judged(left[name], now, info, refused) is not TopicStatus.PENDING:
+                for name, info in response.items():
+                    if self._evaluate(pending[name], now, info, refused) is not TopicStatus.PENDING:
                         found[name] = info
-                        del left[name]
-                told.tell(now, left)
+                        del pending[name]
+                wait_log.log_pending(now, pending)
                 not_before = now + self._backoff(rounds)
                 rounds += 1
         finally:
@@ -204,12 +208,12 @@ class MetadataWaiter:
             self._waited(now - began, now)
         return found
 
-    def _judged(
+    def _evaluate(
         self, wait: TopicWait, now: float, info: TopicInfo, refused: dict[str, BrokerError] | None
     ) -> TopicStatus | None:
-        """Return what an answer means; None if the topic is refused, which is noted in `refused`, or else raised."""
+        """Return the state of a topic after a response; None for one with an error, which is put into `refused`, or raised."""
         try:
-            verdict = wait.evaluate(now, info)
+            status = wait.evaluate(now, info)
         except BrokerError as error:
             if refused is None:
                 raise
@@ -217,12 +221,12 @@ class MetadataWaiter:
             if isinstance(error, TopicNotFound):
                 self._remember_absent(wait.topic)
             return None
-        if verdict is not TopicStatus.PENDING:
+        if status is not TopicStatus.PENDING:
             self._absent.pop(wait.topic, None)
-        return verdict
+        return status
 
     def _not_found(self, wait: TopicWait) -> BrokerError:
-        """Return the error of a topic that has not appeared in time, or raise what else its wait ended with."""
+        """Return the error of a topic that has not appeared in time; raise any other error of its wait."""
         error = wait.error()
         if not isinstance(error, BrokerError):
             raise error
@@ -234,71 +238,75 @@ class MetadataWaiter:
         while len(self._absent) > MAX_ABSENT_TOPICS:
             del self._absent[next(iter(self._absent))]
 
-    def _ask(
-        self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait, told: WaitLog
+    def _request_and_wait(
+        self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait, wait_log: WaitLog
     ) -> Mapping[str, TopicInfo]:
-        """Ask for the topics, wait, and return what the answer says. Answers to questions sent earlier do not count."""
-        wish = self._metadata.request_topics(*names, not_before=not_before)
+        """Request the topics, wait, and return those of the response. Responses to earlier requests do not count."""
+        waiter = self._metadata.request_topics(*names, not_before=not_before)
         self._wakeup()
         try:
-            while wish.response is None:
-                told.log_silence(self._clock(), wait.topic, self.last_error)
+            while waiter.response is None:
+                wait_log.log_silence(self._clock(), wait.topic, self.last_error)
                 with self._lock:
-                    if wish.response is not None:
+                    if waiter.response is not None:
                         break
                     self._check_open()
-                    left = limit - self._clock()
-                    if left <= 0:
-                        raise wait.error() if wait.answered else self._nothing_learnt(wait)
-                    self._changed.wait(min(left, self._max_sleep))
+                    remaining = limit - self._clock()
+                    if remaining <= 0:
+                        raise wait.error() if wait.answered else self._no_response_error(wait)
+                    self._changed.wait(min(remaining, self._max_sleep))
         finally:
-            wish.done = True
-        return wish.response
+            waiter.done = True
+        return waiter.response
 
-    def _nothing_learnt(self, wait: TopicWait) -> PyProducerError:
-        """Return the error for a wait that has ended before any broker said anything about the topic."""
+    def _no_response_error(self, wait: TopicWait) -> PyProducerError:
+        """Return the error of a wait that has ended without a response about the topic."""
         within = f"within {self._timeout_text}"
         if self._metadata.cluster.nodes:
-            return MetadataTimeout(f"no broker told of topic {wait.topic!r} {within}")
+            return MetadataTimeout(
+                f"no broker has returned topic {wait.topic!r} {within}. Check the network, and whether the brokers run"
+            )
         reason = f" Last error: {str(self.last_error).rstrip('.')}." if self.last_error else ""
         advice = " Check kafka.bootstrap.servers, the network, and whether the brokers run"
-        if isinstance(self.last_error, AuthenticationFailed):  # no token, as it is not fatal: the brokers are well
-            advice = " Without a login no broker answers: see to that first"
+        if isinstance(
+            self.last_error, AuthenticationFailed
+        ):  # not fatal, so there is no token: the brokers may be well
+            advice = " Brokers do not answer without a login: solve that first"
         return BrokersUnreachable(
             f"none of the bootstrap servers {self._config.bootstrap_servers} answered {within}.{reason}{advice}"
         )
 
-    def _refuse_io_thread(self, topic: str) -> None:
+    def _check_not_io_thread(self, topic: str) -> None:
         if threading.get_ident() == self.io_thread:
             raise MetadataTimeout(
-                f"a callback sent a record to topic {topic!r}, but the topic, or the partition, is not known yet, and a "
-                "callback cannot wait until it is: it runs on the thread that asks the brokers. Send a record to the topic "
-                "before, or hand this one to another thread"
+                f"a callback cannot send a record to topic {topic!r}: the topic, or the partition, is not known yet, and the "
+                "callback runs on the thread that would look it up. Send a record to the topic before, or send this one on "
+                "another thread"
             )
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name that no request can hold, because it would spoil the request for all threads that wait.
+    """Check that a request can hold a name: an invalid one would break the request for all waiting threads.
 
-    Other bad names are left to the brokers, which refuse each by name.
+    Other invalid names are left to the brokers, which reject each by name.
 
     Raises:
         RecordError: the name is empty, cannot be encoded, or is longer than a string of the protocol.
     """
-    complaint = _complaint(name)
-    if complaint:
-        raise RecordError(complaint)
+    problem = _name_problem(name)
+    if problem:
+        raise RecordError(problem)
 
 
 def invalid_topic_names(columns: CheckedColumns) -> RejectedRows:
-    """Return the rows whose topic `check_topic_name` refuses. A caller can leave them out before `MetadataWaiter.find`."""
-    complaints = [_complaint(name) for name in columns.topics]
-    bad = np.array([complaint != "" for complaint in complaints], dtype=np.bool_)
+    """Return the rows whose topic `check_topic_name` rejects. A caller can remove them before `MetadataWaiter.find`."""
+    problems = [_name_problem(name) for name in columns.topics]
+    bad = np.array([problem != "" for problem in problems], dtype=np.bool_)
     if not bad.any():
         return NONE_REJECTED
     codes = np.zeros(len(columns.records), dtype=np.int32) if columns.topic_codes is None else columns.topic_codes
     return RejectedRows.among(
-        columns, [errors_at(bad[codes], RowErrorKind.TOPIC, lambda spot: complaints[spot.found], codes)]
+        columns, [errors_at(bad[codes], RowErrorKind.TOPIC, lambda spot: problems[spot.found], codes)]
     )
 
 
@@ -321,8 +329,8 @@ def of_control_topics(columns: CheckedColumns) -> RejectedRows:
     )
 
 
-def _complaint(name: str) -> str:
-    """Return what is wrong with a name; an empty string if nothing is."""
+def _name_problem(name: str) -> str:
+    """Return the problem of a name; empty if it is valid."""
     try:
         fits = 0 < len(name.encode()) <= MAX_STRING_BYTES
     except (AttributeError, UnicodeEncodeError):
@@ -334,4 +342,4 @@ def _complaint(name: str) -> str:
         if isinstance(name, str) and len(name) > MAX_QUOTED_CHARACTERS
         else repr(name)
     )
-    return f"{quoted} is no topic name: a name is text of 1 to 249 letters, digits, '.', '_' and '-'"
+    return f"{quoted} is not a topic name: a name has 1 to 249 letters, digits, '.', '_' and '-'"

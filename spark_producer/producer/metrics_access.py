@@ -1,4 +1,4 @@
-"""The metrics of a producer, with its clock. Levels such as free memory are not recorded, but looked up when metrics are read."""
+"""The metrics of a producer, with its clock. Levels such as free memory are not recorded, but read with the metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_producer.sender import Metadata
 
 
 class Meter:
-    """The metrics of one producer, with its clock. Any thread may read them, and record into `events`."""
+    """The metrics of one producer, with its clock. It is thread-safe, also for recording into `events`."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Meter:
         self._levels: Callable[[float], Levels] = lambda _: Levels()
 
     def set_level_sources(self, client: Network, pool: BufferPool, metadata: Metadata) -> None:
-        """Set the objects in which the levels are looked up."""
+        """Set the sources of the levels."""
 
         def levels(now: float) -> Levels:
             connections, requests = client.load()
@@ -37,14 +37,14 @@ class Meter:
         self._levels = levels
 
     def memory_waited(self, seconds: float, exhausted: bool) -> None:
-        """Record a wait for memory; this is the pool's `record_wait`."""
+        """Record a wait for memory. It is the `record_wait` of the pool."""
         now = self.clock()
         self.events.buffer_waited(seconds, now)
         if exhausted:
             self.events.buffer_exhausted(now)
 
     def values(self) -> Values:
-        """Return the windows and totals by (group, name, tags); see docs/metrics.md."""
+        """Return the metrics by (group, name, tags); see docs/metrics.md."""
         now = self.clock()
         return self.events.snapshot(self._levels(now), now).values()
 

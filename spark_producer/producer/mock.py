@@ -1,4 +1,4 @@
-"""A producer for tests of code that uses one: it has no broker and no thread, and the test decides the fate of each record."""
+"""A producer for tests, without broker and thread: the test completes or fails each record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOf
 
 
 class SentRecord(NamedTuple):
-    """A record as it would have been sent."""
+    """A record that a producer would have sent."""
 
     topic: str
     partition: int
@@ -38,31 +38,31 @@ class SentRecord(NamedTuple):
 
 
 class PendingRecord(NamedTuple):
-    """A record that the test has not decided on yet.
+    """A record that the test has neither completed nor failed.
 
-    `waits` is the result that waits for it (None for a row of `send_batch`), and `account` that of the thread that sent it.
+    `result` is its future or table range (None for a row of `send_batch`), and `failures` are those of the sending thread.
     """
 
-    tp: TopicPartition
-    waits: BatchResult | RowRange | None
-    account: ThreadFailures
+    topic_partition: TopicPartition
+    result: BatchResult | RowRange | None
+    failures: ThreadFailures
 
 
 class _HeaderStruct(TypedDict):
-    """A header as Arrow gives it for a list of structs; for a map it is a pair."""
+    """A header in Arrow's form for a list of structs; for a map it is a pair."""
 
     key: str | bytes
     value: str | bytes | None
 
 
 class MockProducer:
-    """Takes the place of `Producer`, with the same checks of rows, futures and callbacks, in the caller's thread.
+    """Replaces `Producer`, with the same checks of rows, futures and callbacks, in the caller's thread.
 
-    With `auto_complete` every record is acknowledged at once. Without it `complete_next` and `error_next` decide on the oldest
-    record, and `flush` acknowledges those that are left. The same threads as with `Producer` are told of a refused record.
+    With `auto_complete` every record is acknowledged at once. Without it `complete_next` and `error_next` complete or fail the
+    oldest record, and `flush` acknowledges the rest. A failed record is reported to the same threads as with `Producer`.
     `partitions` gives the number of partitions by topic (1 by default). Keys are hashed as Kafka does; rows without a key go to
     partition 0. Calls of `send…`, `flush` and `close` raise `send_error`, `flush_error` and `close_error` until these are None
-    again. (It is Java's MockProducer.)
+    again. (Java's MockProducer.)
 
     Without `init_transactions` it is a producer without transactions. With it, records count as sent (`history`) once their
     transaction is committed; `transactions` has what is not, and the errors that its calls raise.
@@ -71,17 +71,17 @@ class MockProducer:
     def __init__(self, *, auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None:
         self.auto_complete = auto_complete
         self.history: list[SentRecord] = []
-        """all records that were sent, whatever their outcome; of transactions, those that were committed"""
+        """all records that were sent, including failed ones; of transactions, those that were committed"""
         self.transactions: MockTransactions[SentRecord] = MockTransactions()
         self.closed = False
         self.send_error: Exception | None = None
         self.flush_error: Exception | None = None
         self.close_error: Exception | None = None
         self.mock_metrics: Values = {}
-        """the values that `metrics` returns"""
+        """the result of `metrics`"""
         self._partitions = dict(partitions or {})
         self._pending: deque[PendingRecord] = deque()
-        self._ends: dict[TopicPartition, int] = {}
+        self._end_offsets: dict[TopicPartition, int] = {}
         self._accounts = FailureTracker()
 
     def send(
@@ -97,10 +97,12 @@ class MockProducer:
     ) -> Future[RecordMetadata]:
         """Send a record as `Producer.send` does."""
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        with self._refusing():
-            record, asked = read_record(topic, value, key, headers, partition, now_ms)
+        with self._checking_rows():
+            record, requested = read_record(topic, value, key, headers, partition, now_ms)
             self._check(self.send_error)
-            tp = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
+            tp = TopicPartition(
+                topic, self._partition(topic, record.key, None if requested == NO_PARTITION else requested)
+            )
         self._sent([SentRecord(*tp, record.key, record.value, read_headers(record), record.timestamp)])
         result = BatchResult(tp)
         future = result.add(0, record.timestamp, on_delivery)
@@ -112,14 +114,14 @@ class MockProducer:
     ) -> None:
         """Send a batch as `Producer.send_batch` does."""
         self._accounts.check()
-        for tp, _ in self._take(batch, topic, first_row, with_headers):
+        for tp, _ in self._send_rows(batch, topic, first_row, with_headers):
             self._wait(tp, None)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """Send a table as `Producer.send_table` does."""
         result, first_row = TableResult(), 0
         for batch in table.to_batches():
-            for number, (tp, _) in enumerate(self._take(batch, topic, first_row, True), first_row):
+            for number, (tp, _) in enumerate(self._send_rows(batch, topic, first_row, True), first_row):
                 result.expect()
                 self._wait(tp, RowRange(result, 0, RowNumbers(number, 1)))
             first_row += batch.num_rows
@@ -127,33 +129,33 @@ class MockProducer:
         return result.future
 
     def complete_next(self) -> bool:
-        """Acknowledge the oldest undecided record; return False if there is none."""
+        """Acknowledge the oldest pending record; return False if there is none."""
         if not self._pending:
             return False
-        tp, waits, _ = self._pending.popleft()
-        offset = self._ends.get(tp, 0)
-        self._ends[tp] = offset + 1
-        if isinstance(waits, RowRange):
-            if waits.listener is not None:
-                waits.listener.written(tp, offset, 1)
-        elif waits is not None:
-            waits.complete(offset, -1)
+        tp, result, _ = self._pending.popleft()
+        offset = self._end_offsets.get(tp, 0)
+        self._end_offsets[tp] = offset + 1
+        if isinstance(result, RowRange):
+            if result.listener is not None:
+                result.listener.written(tp, offset, 1)
+        elif result is not None:
+            result.complete(offset, -1)
         return True
 
     def error_next(self, error: Exception) -> bool:
-        """Refuse the oldest undecided record; return False if there is none.
+        """Fail the oldest pending record; return False if there is none.
 
         The next `flush` of the record's thread raises the first such error.
         """
         if not self._pending:
             return False
-        _, waits, account = self._pending[0]
+        _, result, failures = self._pending[0]
         self.transactions.mark_abortable(error)
-        self._accounts.record(error, (account,), reported=waits is not None)
-        return self._refuse_next(error)
+        self._accounts.record(error, (failures,), reported=result is not None)
+        return self._fail_next(error)
 
     def flush(self) -> None:
-        """Acknowledge all undecided records.
+        """Acknowledge all pending records.
 
         Raises:
             `flush_error`, if it is set, or the same errors as `Producer.flush`.
@@ -165,15 +167,15 @@ class MockProducer:
 
     @property
     def flushed(self) -> bool:
-        """Whether every record is decided."""
+        """Whether no record is pending."""
         return not self._pending
 
     def metrics(self) -> Values:
-        """Return what the test has put into `mock_metrics`, in the place of `Producer.metrics`."""
+        """Return `mock_metrics`, instead of the result of `Producer.metrics`."""
         return self.mock_metrics
 
     def close(self, timeout: float | None = None) -> None:
-        """Acknowledge all undecided records, or refuse them if `timeout` is 0. This may be called twice."""
+        """Acknowledge all pending records, or fail them if `timeout` is 0. A second call does nothing."""
         check_timeout(timeout)
         if self.close_error is not None:
             raise self.close_error
@@ -181,13 +183,13 @@ class MockProducer:
         if self.transactions.in_flight:
             timeout = 0
             self.transactions = MockTransactions()
-        while self._refuse_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
+        while self._fail_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
             continue
         self._accounts.log_unreported()
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
-    def init_transactions(self, timeout: float | None = None) -> None:  # noqa: ARG002 - nothing waits here
+    def init_transactions(self, timeout: float | None = None) -> None:  # noqa: ARG002 - there is no wait
         """Do what `Producer.init_transactions` does."""
         self._check(None)
         self.transactions.init()
@@ -208,27 +210,27 @@ class MockProducer:
         self.transactions.send_offsets(offsets, group)
 
     def commit_transaction(self, timeout: float | None = None) -> None:  # noqa: ARG002
-        """Acknowledge the undecided records, and commit."""
+        """Acknowledge the pending records, and commit."""
         self._check(None)
         self.transactions.check_commit()
         self.flush()
         self.history += self.transactions.committed()
 
     def abort_transaction(self, timeout: float | None = None) -> None:  # noqa: ARG002
-        """Refuse the undecided records with `TransactionAborted`, and abort."""
+        """Fail the pending records with `TransactionAborted`, and abort."""
         self._check(None)
         self.transactions.abort()
-        while self._refuse_next(TransactionAborted("the record was not written, because its transaction was aborted")):
+        while self._fail_next(TransactionAborted("the record was not written, because its transaction was aborted")):
             continue
         self._accounts.discard()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Return a context as `Producer.transaction` does."""
+        """Return a context manager as `Producer.transaction` does."""
         return transaction_of(self)
 
     @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Check that records may be sent; those that are refused are missing in the transaction."""
+    def _checking_rows(self) -> Iterator[None]:
+        """Check that records may be sent; make the transaction abortable if one is rejected."""
         self.transactions.check_rows()
         try:
             yield
@@ -243,7 +245,7 @@ class MockProducer:
             self.history += records
 
     def clear(self) -> None:
-        """Forget the records that were sent, and those that are undecided."""
+        """Forget the sent and the pending records."""
         self.history.clear()
         self._pending.clear()
         self._accounts = FailureTracker()
@@ -254,7 +256,7 @@ class MockProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Flush and close; after an error only close, which refuses the undecided records."""
+        """Flush and close; after an error only close, which fails the pending records."""
         try:
             if error is None:
                 self.flush()
@@ -268,32 +270,32 @@ class MockProducer:
         if injected is not None:
             raise injected
 
-    def _wait(self, tp: TopicPartition, waits: BatchResult | RowRange | None) -> None:
-        account = self._accounts.mine()
-        account.sent = True
-        self._pending.append(PendingRecord(tp, waits, account))
+    def _wait(self, tp: TopicPartition, result: BatchResult | RowRange | None) -> None:
+        failures = self._accounts.mine()
+        failures.sent = True
+        self._pending.append(PendingRecord(tp, result, failures))
         if self.auto_complete:
             self.complete_next()
 
-    def _refuse_next(self, error: Exception) -> bool:
+    def _fail_next(self, error: Exception) -> bool:
         if not self._pending:
             return False
-        _, waits, _ = self._pending.popleft()
-        if isinstance(waits, RowRange):
-            if waits.listener is not None:
-                waits.listener.failed(error, waits)
-        elif waits is not None:
-            waits.fail(error)
+        _, result, _ = self._pending.popleft()
+        if isinstance(result, RowRange):
+            if result.listener is not None:
+                result.listener.failed(error, result)
+        elif result is not None:
+            result.fail(error)
         return True
 
-    def _take(
+    def _send_rows(
         self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool
     ) -> list[tuple[TopicPartition, SentRecord]]:
-        """Return the rows of a batch with their partitions, checked as the producer does; keep none if one is bad."""
-        with self._refusing():
-            return self._take_rows(batch, topic, first_row, with_headers)
+        """Return the rows of a batch with their partitions, after the producer's checks; send none if one is bad."""
+        with self._checking_rows():
+            return self._checked_rows(batch, topic, first_row, with_headers)
 
-    def _take_rows(
+    def _checked_rows(
         self, batch: pa.RecordBatch, topic: str | None, first_row: int, with_headers: bool
     ) -> list[tuple[TopicPartition, SentRecord]]:
         self._check(self.send_error)
@@ -311,12 +313,12 @@ class MockProducer:
         self._sent([record for _, record in found])
         return found
 
-    def _partition(self, topic: str, key: bytes | None, asked: int | None) -> int:
+    def _partition(self, topic: str, key: bytes | None, requested: int | None) -> int:
         count = self._partitions.get(topic, 1)
-        if asked is not None:
-            if asked >= count:
-                raise RecordError(f"partition {asked} does not exist (topic {topic!r}): it has {count}")
-            return asked
+        if requested is not None:
+            if requested >= count:
+                raise RecordError(f"partition {requested} does not exist (topic {topic!r}): it has {count}")
+            return requested
         return JAVA.partition(key, count) or 0
 
 

@@ -1,4 +1,4 @@
-"""The transactions of a `MockProducer`: what a test may look at, and which call is refused when."""
+"""The transactions of a `MockProducer`: the state for tests, and the checks of calls."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ GroupsOffsets = dict[str, dict[TopicPartition, GroupOffset]]
 
 
 class MockTransactions(Generic[Record]):
-    """What a producer knows of its transactions, without a broker. Tests read its fields and set its errors."""
+    """The state of a producer's transactions, without a broker. Tests read its fields and set its errors."""
 
     def __init__(self) -> None:
         self.initialized = False
         self.in_flight = False
         self.commits = 0
-        """how many transactions were committed"""
+        """the number of committed transactions"""
         self.uncommitted: list[Record] = []
         """the records of the transaction in flight"""
         self.offsets: GroupsOffsets = {}
@@ -36,35 +36,35 @@ class MockTransactions(Generic[Record]):
         self.commit_error: Exception | None = None
         self.abort_error: Exception | None = None
         self.failure: Exception | None = None
-        """why the transaction in flight can only be aborted"""
+        """the error of a transaction that can only be aborted"""
         self.commit_goes_on = False
-        """whether the commit was not answered in time (`commit_error`), so that it must be called again"""
+        """whether the commit timed out (`commit_error`), so that it must be called again"""
         self._fenced = False
 
     def fence(self) -> None:
-        """Let a newer producer take over the transactional id: from now on every call raises."""
+        """Fence this producer, so that every call raises from now on."""
         self._fenced = True
 
     def check_fenced(self) -> None:
-        """Raise unless the producer still has its transactional id."""
+        """Raise if the producer is fenced."""
         if self._fenced:
             raise ProducerFenced("a newer producer took over: fence() was called", code=Code.PRODUCER_FENCED)
 
     def check_rows(self) -> None:
-        """Refuse rows outside of a transaction, once transactions are initialized."""
+        """Reject rows outside of a transaction, once transactions are initialized."""
         self.check_fenced()
         if self.failure is not None:
             raise TransactionAbortable(str(self.failure))
         if self.initialized and not self.in_flight:
-            raise IllegalState("no transaction is under way: call begin_transaction() first")
+            raise IllegalState("no transaction is open: call begin_transaction() first")
 
     def mark_abortable(self, error: Exception) -> None:
-        """Let the transaction in flight only be aborted, because it lacks a row."""
+        """Make the transaction in flight abortable only, because it lacks a row."""
         if self.in_flight and self.failure is None:
             self.failure = TransactionAbortable(f"the transaction lacks rows and cannot be committed: {error}")
 
     def init(self) -> None:
-        """Initialize; once only."""
+        """Initialize; only once."""
         self._check(self.init_error, initialized=False)
         self.initialized = True
 
@@ -76,11 +76,11 @@ class MockTransactions(Generic[Record]):
     def send_offsets(self, offsets: Mapping[tuple[str, int], int | GroupOffset], group: str | ConsumerGroup) -> None:
         """Add offsets of a group to the transaction."""
         self._check(self.offsets_error, in_flight=True)
-        asked = group_offsets(offsets, group)
-        self.uncommitted_offsets.setdefault(asked.group.group_id, {}).update(asked.offsets)
+        added = group_offsets(offsets, group)
+        self.uncommitted_offsets.setdefault(added.group.group_id, {}).update(added.offsets)
 
     def check_commit(self) -> None:
-        """Refuse a commit that makes no sense, or of a transaction that lacks rows."""
+        """Reject a commit outside of a transaction, or of one that lacks rows."""
         self.commit_goes_on = isinstance(self.commit_error, TransactionTimeout)
         self._check(self.commit_error, in_flight=True)
         if self.failure is not None:
@@ -96,7 +96,7 @@ class MockTransactions(Generic[Record]):
         return records
 
     def abort(self) -> None:
-        """End the transaction, and forget what is in it."""
+        """End the transaction, and drop its contents."""
         self._check(self.abort_error, in_flight=True)
         self._end()
 
@@ -107,15 +107,15 @@ class MockTransactions(Generic[Record]):
     def _check(self, injected: Exception | None, *, initialized: bool = True, in_flight: bool | None = None) -> None:
         self.check_fenced()
         if self.initialized is not initialized:
-            raise IllegalState("init_transactions() is called once, and first")
+            raise IllegalState("call init_transactions() once, before any other call")
         if in_flight is not None and self.in_flight is not in_flight:
-            raise IllegalState("a transaction is under way" if self.in_flight else "no transaction is under way")
+            raise IllegalState("a transaction is open" if self.in_flight else "no transaction is open")
         if injected is not None:
             raise injected
 
 
 class MockOwner(Protocol):
-    """The mock whose transactions these are."""
+    """The mock producer of the transactions."""
 
     transactions: MockTransactions[Any]
 

@@ -1,4 +1,4 @@
-"""What a producer asks of its network: questions, requests, and one call that waits."""
+"""The interface between a producer and its network."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from spark_producer.sender import NetworkView
 
 
 class Network(NetworkView, Protocol):
-    """The connections of one producer: what the sender may ask, and the calls of the I/O thread.
+    """The connections of one producer, for the sender and the I/O thread.
 
-    `spark_producer.network.Client`, whose methods say more, is the one with sockets. Only the I/O thread calls the methods,
+    `spark_producer.network.Client` implements it with sockets, and documents the methods. Only the I/O thread calls them,
     except for `wakeup` and `load`.
     """
 
     def load(self) -> tuple[int, int]:
-        """Return the open connections and the requests in flight. Any thread may call it."""
+        """Return the number of open connections and of in-flight requests. It is thread-safe."""
 
     def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
-        """Take the cluster's nodes from Metadata."""
+        """Set the nodes of the cluster."""
 
     def send(self, node: int, api: AnyApi, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         """Send a request to a node that was `ready`; a later `poll` returns its completion with `tag`."""
@@ -33,20 +33,20 @@ class Network(NetworkView, Protocol):
         """Wait at most `timeout` seconds for an event, and return the completions."""
 
     def take_disconnected(self) -> Sequence[int]:
-        """Return the nodes whose connection, or attempt at one, has failed since the last call."""
+        """Return the nodes whose connection, or attempt to connect, has failed since the last call."""
 
     def fatal_error(self) -> PyProducerError | None:
-        """Return the error that ends the producer, since no attempt to connect can succeed; asked after a failure."""
+        """Return the error that ends the producer, because no attempt to connect can succeed. Called after a failure."""
 
     def wakeup(self) -> None:
-        """Make a waiting poll, or else the next one, return at once. Any thread may call it."""
+        """Make the current poll, or the next one, return at once. It is thread-safe."""
 
     def close(self) -> None:
-        """Close every connection. No poll follows."""
+        """Close all connections. No poll follows."""
 
 
 class Connect(Protocol):
-    """Makes the network of a producer, which may connect later."""
+    """Creates the network of a producer, which connects on demand."""
 
     def __call__(self, settings: ConnectionSettings, *, metrics: ProducerMetrics) -> Network:
         """Return a network that begins with the bootstrap servers of `settings` and reports to `metrics`."""

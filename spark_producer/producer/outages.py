@@ -1,6 +1,7 @@
-"""Logs outages, in which batches wait for lost brokers or for partitions without a leader: once at the loss, once at the end.
+"""Logs outages, in which batches wait for lost brokers or for partitions without a leader: once at the beginning, once at the
+end.
 
-A connection that is lost and made again at once is not logged, nor a broker for which nothing waits.
+A connection that is lost and restored at once is not logged, nor a broker for which no batch waits.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from spark_producer.network.addresses import format_address
 from spark_producer.sender import Metadata
 
 REPORT_AFTER = 3.0
-"""Seconds that batches must wait for a lost broker before it is logged. A controlled shutdown moves leaders within a second."""
+"""Minimum seconds of a loss before it is logged. A controlled shutdown moves leaders within a second."""
 
-LOOK_INTERVAL = 1.0
+CHECK_INTERVAL = 1.0
 """Seconds between two checks of the batches that wait."""
 
 MIN_BETWEEN_LOSSES = 10.0
-"""Minimum seconds between two lines about losses, so that brokers that come and go do not fill the log."""
+"""Minimum seconds between two lines about losses, so that unstable brokers do not fill the log."""
 
 FORGOTTEN_AFTER = 30.0
-"""Seconds after which a lost broker for which nothing waits is forgotten; a new attempt to reach it notes it again."""
+"""Seconds after which a lost broker is forgotten if no batch waits for it; a new attempt to connect records it again."""
 
 MAX_BROKERS_IN_MESSAGE = 3
-"""The maximum number of brokers that a line names."""
+"""Maximum number of brokers in a line."""
 
 logger = escaping_logger("pyproducer")
 
 
 class BlockedBatches(NamedTuple):
-    """The number and bytes of the batches that wait for lost brokers or for leaders, and these nodes (or `NO_LEADER`)."""
+    """The number and bytes of the batches that wait for lost brokers or for leaders, and their nodes (or `NO_LEADER`)."""
 
     batches: int
     size: int
@@ -47,23 +48,23 @@ class _LostBroker(NamedTuple):
 
 
 class Outages:
-    """Notices that brokers are lost and back, and logs it. Only the I/O thread calls it."""
+    """Detects and logs outages and their ends. Only the I/O thread calls it."""
 
     def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
-        self._backlog = accumulator.incomplete
+        self._incomplete = accumulator.incomplete
         self._metadata = metadata
         self._lost: dict[int, _LostBroker] = {}
         self._leaderless: tuple[TopicPartition, float] | None = None
-        """one of the partitions with batches and without a leader, and the time since when there are such partitions"""
-        self._next_look = 0.0
+        """one of the partitions with batches and without a leader, and the time of the first one"""
+        self._next_check = 0.0
         self._next_loss = 0.0
         self._reported: dict[int, _LostBroker] = {}
-        """the nodes, or `NO_LEADER`, of the outage that was logged; empty if there is none"""
-        self._waited = BlockedBatches(0, 0, frozenset())
-        """what waited at the last check"""
+        """the nodes, or `NO_LEADER`, of the logged outage; empty without an outage"""
+        self._last_blocked = BlockedBatches(0, 0, frozenset())
+        """the blocked batches at the last check"""
 
-    def lost(self, node: int, error: PyProducerError | None, now: float) -> None:
-        """Note that a connection to a node, or an attempt at one, has failed."""
+    def on_disconnect(self, node: int, error: PyProducerError | None, now: float) -> None:
+        """Record that a connection to a node, or an attempt, has failed."""
         reason = str(error).rstrip(".") if error is not None else "the connection was closed"
         known = self._lost.get(node)
         if known is not None:
@@ -75,17 +76,17 @@ class Outages:
             name += f" at {format_address(address.host, address.port)}"
         self._lost[node] = _LostBroker(name, now, reason)
 
-    def answered(self, node: int) -> None:
-        """Note that a node has answered a request."""
+    def on_response(self, node: int) -> None:
+        """Record that a node has answered a request."""
         if self._lost:
             self._lost.pop(node, None)
 
-    def look(self, now: float) -> None:
-        """Log that an outage has begun, has grown, or is over, if a check is due."""
-        if now < self._next_look or not (self._reported or self._lost or self._late(now)):
+    def check(self, now: float) -> None:
+        """Log the beginning, growth or end of an outage, if a check is due."""
+        if now < self._next_check or not (self._reported or self._lost or self._is_late(now)):
             return
-        self._next_look = now + LOOK_INTERVAL
-        waiting = self._waiting(now)
+        self._next_check = now + CHECK_INTERVAL
+        waiting = self._blocked_batches(now)
         blocking = self._blocking(waiting)
         if self._reported and not waiting.batches:
             self._log_end(now)
@@ -96,49 +97,49 @@ class Outages:
                 self._reported |= fresh
                 self._log_loss(fresh, waiting, now)
         if waiting.batches:
-            self._waited = waiting
+            self._last_blocked = waiting
         else:
             self._lost = {node: lost for node, lost in self._lost.items() if now - lost.since < FORGOTTEN_AFTER}
 
-    def _late(self, now: float) -> bool:
-        """Return whether the oldest batch has waited for `REPORT_AFTER`, perhaps for a leader."""
-        expiry = self._backlog.next_expiry()
-        return expiry is not None and now - (expiry - self._backlog.delivery_timeout) >= REPORT_AFTER
+    def _is_late(self, now: float) -> bool:
+        """Return whether the oldest batch has waited for `REPORT_AFTER`, possibly for a leader."""
+        expiry = self._incomplete.next_expiry()
+        return expiry is not None and now - (expiry - self._incomplete.delivery_timeout) >= REPORT_AFTER
 
-    def _waiting(self, now: float) -> BlockedBatches:
-        batches = [(batch, self._leader(batch)) for batch in self._backlog.remaining()]
-        held_up = [(batch, node) for batch, node in batches if node == NO_LEADER or node in self._lost]
-        nodes = frozenset(node for _, node in held_up)
-        leaderless = next((batch.topic_partition for batch, node in held_up if node == NO_LEADER), None)
+    def _blocked_batches(self, now: float) -> BlockedBatches:
+        batches = [(batch, self._leader(batch)) for batch in self._incomplete.remaining()]
+        blocked = [(batch, node) for batch, node in batches if node == NO_LEADER or node in self._lost]
+        nodes = frozenset(node for _, node in blocked)
+        leaderless = next((batch.topic_partition for batch, node in blocked if node == NO_LEADER), None)
         if leaderless is not None:
             self._leaderless = leaderless, now if self._leaderless is None else self._leaderless[1]
-        elif held_up or not self._reported:
+        elif blocked or not self._reported:
             self._leaderless = None
-        return BlockedBatches(len(held_up), sum(batch.size for batch, _ in held_up), nodes)
+        return BlockedBatches(len(blocked), sum(batch.size for batch, _ in blocked), nodes)
 
     def _leader(self, batch: ProducerBatch) -> int:
         return batch.queue.node if batch.in_flight else self._metadata.cluster.leader_of(batch.topic_partition)[0]
 
     def _blocking(self, waiting: BlockedBatches) -> dict[int, _LostBroker]:
-        """Return what the batches wait for. Where a partition has no leader, these are all lost brokers."""
+        """Return the brokers that batches wait for. If a partition has no leader, these are all lost brokers."""
         if NO_LEADER not in waiting.nodes or self._leaderless is None:
             return {node: self._lost[node] for node in waiting.nodes}
         brokers = {node: lost for node, lost in self._lost.items() if node >= 0}
         if brokers or self._reported.keys() - {NO_LEADER}:
             return brokers
         partition, since = self._leaderless
-        return {NO_LEADER: _LostBroker(f"the leader of {partition}", since, "the brokers name none")}
+        return {NO_LEADER: _LostBroker(f"the leader of {partition}", since, "the brokers return none")}
 
     def _log_loss(self, fresh: dict[int, _LostBroker], waiting: BlockedBatches, now: float) -> None:
         first = min(fresh.values(), key=lambda lost: lost.since)
         logger.warning(
-            "lost %s for %.1f s: %s. %s. They are sent as soon as that is over, and fail %g s after they were queued "
+            "lost %s for %.1f s: %s. %s. They are sent when the outage ends, and fail %g s after they were queued "
             "(kafka.delivery.timeout.ms)",
-            _named(fresh),
+            _names(fresh),
             now - first.since,
             first.reason,
-            f"{_counted(waiting)} wait" if waiting.batches > 1 else f"{_counted(waiting)} waits",
-            self._backlog.delivery_timeout,
+            f"{_describe(waiting)} wait" if waiting.batches > 1 else f"{_describe(waiting)} waits",
+            self._incomplete.delivery_timeout,
         )
 
     def _log_end(self, now: float) -> None:
@@ -148,19 +149,21 @@ class Outages:
         still = leaderless is not None and self._metadata.cluster.leader_of(leaderless[0])[0] == NO_LEADER
         if still or reported.keys() & self._lost.keys():
             logger.warning(
-                "nothing waits for %s any more, after %.1f s: the batches have other leaders, or have ended",
-                _named(reported),
+                "no batch waits for %s any more, after %.1f s: the batches have other leaders, or are complete",
+                _names(reported),
                 seconds,
             )
         else:
-            logger.warning("%s: back after %.1f s, and %s went on", _named(reported), seconds, _counted(self._waited))
+            logger.warning(
+                "%s: back after %.1f s, and %s continued", _names(reported), seconds, _describe(self._last_blocked)
+            )
 
 
-def _named(lost: dict[int, _LostBroker]) -> str:
+def _names(lost: dict[int, _LostBroker]) -> str:
     names = [each.name for each in lost.values()]
     more = f" and {len(names) - MAX_BROKERS_IN_MESSAGE:,} more" if len(names) > MAX_BROKERS_IN_MESSAGE else ""
     return ", ".join(names[:MAX_BROKERS_IN_MESSAGE]) + more
 
 
-def _counted(waiting: BlockedBatches) -> str:
+def _describe(waiting: BlockedBatches) -> str:
     return f"{waiting.batches:,} batch{'es' * (waiting.batches != 1)} of {waiting.size:,} bytes"

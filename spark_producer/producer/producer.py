@@ -1,7 +1,7 @@
-"""The class `Producer`, through which callers send rows, wait for them, and close.
+"""The class `Producer`, which sends rows and waits for their acknowledgement.
 
-Task threads call `send_batch`, `send_table`, `send` and `flush`; the producer's own thread does the rest (`io_thread`).
-A batch that fails does not affect others. When the I/O thread ends, every wait ends with the reason.
+Task threads call `send_batch`, `send_table`, `send` and `flush`; the I/O thread does the rest (`io_thread`). A batch that fails
+does not affect others. When the I/O thread ends, all waits end with its error.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ if TYPE_CHECKING:  # only transactional producers import them, and those with de
 class Producer:
     """Writes Arrow columns, or single records, to Kafka. Threads may share it.
 
-    A batch that cannot be delivered does not affect others. Its futures raise the reason. In each thread whose rows were in it,
-    every `send_batch` raises it too, until the thread's next `flush` raises it once more and settles it. No other thread takes
-    the error from them, except one that has sent nothing since its last flush: that thread flushes for all, is told as well,
-    and their `send_batch` works again. Errors of rows that callbacks, or threads that have ended, sent are raised in the thread
-    that flushes next. The end of a `with` raises what is left.
+    A batch that cannot be delivered does not affect others. Its futures raise the error. In each thread with rows in it, every
+    `send_batch` raises the error too, until the thread's next `flush` raises it once more and acknowledges it. No other thread
+    gets the error, except one that has sent nothing since its last flush: that thread flushes for all, raises the error as well,
+    and their `send_batch` works again. Errors of rows that callbacks, or threads that have ended, sent are raised by the next
+    flush of any thread. The end of a `with` raises the remaining errors.
 
-    A refused producer id, missing rights on the cluster, or a broker that is too old end the producer: then every call raises
-    the reason, and a new producer is needed. A forked child needs a producer of its own: there calls of this one raise
-    `IllegalState`, and `close` does nothing.
+    A rejected producer id, missing rights on the cluster, or a broker that is too old end the producer: then every call raises
+    the error, and a new producer is needed. A forked child needs its own producer: there calls of this one raise `IllegalState`,
+    and `close` does nothing.
 
-    `partitioner` is a function over columns that places every row without an explicit partition. It takes precedence over the
-    option `partitioner.class`.
+    `partitioner` is a function over columns that assigns a partition to each row without one. It takes precedence over the option
+    `partitioner.class`.
 
     Raises (constructor):
-        ConfigError: the configuration is bad. No broker is contacted before the first record.
+        ConfigError: the configuration is invalid. No broker is contacted before the first record.
     """
 
     def __init__(
         self, config: options.ProducerConfig | Mapping[str, object], *, partitioner: PartitionFunction | None = None
     ) -> None:
         if not isinstance(config, options.ProducerConfig):
-            config = options.redacted(config)  # else a traceback with local variables would show passwords
+            config = options.redacted(config)  # otherwise a traceback with local variables would show passwords
             config = options.producer_config(config)
         self._use(Parts(config, partitioner))
 
@@ -73,25 +73,25 @@ class Producer:
         self._parts = parts
         self._meter = parts.meter
         self._accumulator = parts.accumulator
-        self._backlog = parts.accumulator.incomplete
+        self._incomplete = parts.accumulator.incomplete
         self._partitioner = parts.partitioner
         self._topics = parts.topics
-        self._singles = parts.records
+        self._single_records = parts.records
         self._transactions = parts.transactions
 
-    # --- records in -------------------------------------------------------------------------------------------------
+    # --- records -------------------------------------------------------------------------------------------------
 
     def send_batch(
         self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
     ) -> None:
-        """Queue all rows of an Arrow RecordBatch, and block while `buffer.memory` is used up. `read_columns` lists the columns.
+        """Queue all rows of an Arrow RecordBatch, and block while `buffer.memory` is exhausted. `read_columns` lists the columns.
 
-        No row is sent if one is bad. Rows are numbered from `first_row` in messages. A batch whose dictionaries grow large when
-        they are decoded is sent in pieces: your own partitioner sees one piece at a time, and its error ends only the rest.
+        No row is sent if one is invalid. Messages number the rows from `first_row`. A batch whose decoded dictionaries are large
+        is sent in pieces: a custom partitioner gets one piece at a time, and its error fails only the rest.
 
         Raises:
             SchemaError, RecordError, RecordTooLarge: a column or row cannot be written.
-            MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait reached its end.
+            MetadataTimeout, TopicNotFound, BrokersUnreachable, BufferExhausted: a wait has timed out.
             The error that ended the producer, or the first error of a batch with rows of this thread since its last flush.
         """
         self._send_rows(batch, None, topic, first_row, with_headers)
@@ -106,9 +106,9 @@ class Producer:
         transaction: int | None = None,
         collector: BadRowCollector | None = None,
     ) -> int | None:
-        """Queue rows, and return the number of their transaction, which must be `transaction` if that is given."""
+        """Queue rows, and return the number of their transaction, which must be `transaction` unless that is None."""
         if self._transactions is not None:
-            self._backlog.check_open()
+            self._incomplete.check_open()
             now = self._transactions.check()
             if transaction is None:
                 transaction = now
@@ -118,7 +118,7 @@ class Producer:
         except BaseException as error:
             if self._transactions is not None:
                 self._transactions.mark_abortable(error)
-            if isinstance(error, Exception):  # a call that raises is an error in the metrics, as in Java
+            if isinstance(error, Exception):  # a call that raises counts as an error in the metrics, as in Java
                 self._meter.events.call_refused(self._meter.clock())
             raise
         return transaction
@@ -133,22 +133,25 @@ class Producer:
         transaction: int | None,
         collector: BadRowCollector | None,
     ) -> None:
-        self._backlog.check_open()
+        self._incomplete.check_open()
         if result is None:
-            self._backlog.failures.check()  # a write that takes hours need not go on until its flush to fail
+            self._incomplete.failures.check()  # a write of hours should fail before its flush
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
-        recipient: DeliveryListener | None = result
+        listener: DeliveryListener | None = result
         if collector is not None:
-            good, recipient = collector.good(pieces, self._topics, self._partitioner, self.config), collector.refused
+            valid, listener = (
+                collector.valid_rows(pieces, self._topics, self._partitioner, self.config),
+                collector.refused,
+            )
         else:
-            if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
+            if result is None and len(pieces) > 1:  # no row of a batch is sent if one is invalid
                 for columns in pieces.or_raise():
                     self._partitioner.reject(columns, self._topics_of(columns)).raise_first()
-            good = pieces.or_raise()
+            valid = pieces.or_raise()
         try:
-            for columns in good:
-                self._send_columns(columns, recipient)
+            for columns in valid:
+                self._send_columns(columns, listener)
                 if (
                     self._transactions is not None and transaction is not None
                 ):  # it may have waited for memory meanwhile
@@ -160,19 +163,19 @@ class Producer:
         assignment = self._partitioner.assign(columns, self._topics_of(columns))
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
-        used = np.flatnonzero(np.diff(bounds))  # most partitions of a large topic may get nothing
+        used = np.flatnonzero(np.diff(bounds))  # most partitions of a large topic may get no row
         codes, partitions = assignment.topic_partitions(used)
         topic_partitions = zip(map(columns.topics.__getitem__, codes), partitions, strict=True)
-        append, among = self._accumulator.append, len(codes)
+        append, partition_count = self._accumulator.append, len(codes)
         for tp, first, stop in zip(topic_partitions, bounds[used].tolist(), bounds[used + 1].tolist(), strict=True):
-            append(tp, arranged, first, stop, among, result)
+            append(tp, arranged, first, stop, partition_count, result)
         self._end_appends(columns)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """Queue all rows of an Arrow table, chunk by chunk. See `send_batch`, also for the errors raised.
 
-        The future gives the offset ranges of every partition once all rows are acknowledged, or the first error. If the broker
-        names rows, the error gives their numbers in the table (`RecordsRefused.rows`).
+        The future has the offset ranges of all partitions once all rows are acknowledged, or the first error. If the broker
+        rejects single rows, the error has their numbers in the table (`RecordsRefused.rows`).
         """
         result, transaction = TableResult(), None
         rows, row = max(1, table.num_rows * PIECE_BYTES // max(1, table.nbytes)), 0
@@ -197,32 +200,32 @@ class Producer:
         partition: int | None = None,
         on_delivery: Callback | None = None,
     ) -> Future[RecordMetadata]:
-        """Queue one record. The future gives its partition and offset once it is acknowledged, and cannot be cancelled.
+        """Queue one record. The future has its partition and offset once it is acknowledged, and cannot be cancelled.
 
-        This is for records that come one by one; whole columns go through `send_batch`, at a tenth of the cost or less.
-        `on_delivery(metadata, error)` is called before the future is done, in the order of the records of a partition; errors
-        that it raises are logged. It and the future's callbacks run on the I/O thread: they must be quick, and cannot flush.
-        If they send a record that would have to wait, it is refused. `max.block.ms` bounds the whole call.
+        It is for single records; columns go through `send_batch`, at a tenth of the cost or less. `on_delivery(metadata, error)`
+        is called before the future is done, in the order of the records of a partition; errors that it raises are logged. It and
+        the future's callbacks run on the I/O thread: they must be quick, and cannot flush. A record that they send is rejected
+        if it would have to wait. `max.block.ms` bounds the whole call.
 
         Raises:
             The same errors as `send_batch`.
         """
         check_process(self)
         try:
-            if self._backlog.closing or self._backlog.error is not None:
-                self._backlog.check_open()
+            if self._incomplete.closing or self._incomplete.error is not None:
+                self._incomplete.check_open()
             now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-            return self._singles.send(topic, value, key, headers, now_ms, partition, on_delivery)
+            return self._single_records.send(topic, value, key, headers, now_ms, partition, on_delivery)
         except Exception:
             self._meter.events.call_refused(self._meter.clock())
             raise
 
     def flush(self) -> None:
-        """Send everything queued and wait until it is acknowledged or has failed. `delivery.timeout.ms` bounds the wait.
+        """Send all queued rows and wait until they are acknowledged or have failed. `delivery.timeout.ms` bounds the wait.
 
         Raises:
-            The first error that this thread must be told of; see `Producer`.
-            PyProducerError: a callback called this, and would wait for itself.
+            The first unreported error of this thread's rows; see `Producer`.
+            PyProducerError: a callback has called it, and would wait for itself.
         """
         began = self._meter.clock()
         try:
@@ -238,14 +241,14 @@ class Producer:
     # --- transactions (docs/transactions.md) ------------------------------------------------------------------------
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Take over the transactional id: producers that had it before are fenced off, and what they left open is aborted.
+        """Take over the transactional id: earlier producers with it are fenced, and their open transaction is aborted.
 
-        Call it once, before the first transaction. This and the other calls wait `timeout` seconds, by default `max.block.ms`.
+        Call it once, before the first transaction. It and the other calls wait `timeout` seconds, by default `max.block.ms`.
 
         Raises:
-            TransactionTimeout: no answer in time. Call it again, and nothing else before; it gets the result. The same holds for
+            TransactionTimeout: no response in time. Call it again, before any other call, to get the result. The same applies to
                 `begin_transaction`, `commit_transaction` and `abort_transaction`.
-            BrokerError: the brokers refuse, for want of a right for example. IllegalState: this call makes no sense now.
+            BrokerError: the brokers reject it, for example because of a missing right. IllegalState: the call is not allowed now.
             The error that ended the producer.
         """
         self._transactional().init(timeout)
@@ -264,49 +267,50 @@ class Producer:
         group: str | ConsumerGroup,
         timeout: float | None = None,
     ) -> None:
-        """Commit offsets of a consumer group with the transaction. They are the offsets from which the group reads on.
+        """Commit offsets of a consumer group with the transaction: the offsets of the next records that the group reads.
 
-        `offsets` has them by topic and partition. With a `ConsumerGroup` that names its member, brokers refuse the offsets of a
+        `offsets` has them by topic and partition. With a `ConsumerGroup` that has a member id, brokers reject the offsets of a
         member that the group has replaced.
 
         Raises:
-            RecordError: the arguments are wrong. TransactionAbortable: the group refuses; abort. As `init_transactions`.
+            RecordError: an argument is invalid. TransactionAbortable: the group rejects the offsets; abort. As
+            `init_transactions`.
         """
         self._transactional().send_offsets(offsets, group, timeout)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send everything that is queued, and commit it: readers with `isolation.level=read_committed` see all of it, or nothing.
+        """Send all queued rows, and commit them: readers with `isolation.level=read_committed` see all of them or none.
 
         Raises:
-            TransactionAbortable: a row is missing. Abort the transaction, and write its rows again. As `init_transactions`.
+            TransactionAbortable: rows are missing. Abort the transaction, and write its rows again. As `init_transactions`.
         """
         self._transactional().commit(timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Drop what is queued and abort the transaction. The next one may begin. Errors as `init_transactions`."""
+        """Drop the queued rows and abort the transaction. Raises the errors of `init_transactions`."""
         self._transactional().abort(timeout)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Return a context in which rows are in one transaction: it is committed at the end, and aborted after an error."""
+        """Return a context manager for one transaction, which is committed at the end, and aborted after an error."""
         return self._transactional().transaction()
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
-            raise IllegalState("this producer has no transactions: set transactional.id, a name that stays the same")
+            raise IllegalState("this producer has no transactions: set transactional.id to a name that stays the same")
         return self._transactions
 
     def metrics(self) -> Values:
-        """Return every metric by (group, name, tags), under Java's names; see docs/metrics.md."""
+        """Return all metrics by (group, name, tags), with Java's names; see docs/metrics.md."""
         return self._meter.values()
 
     def close(self, timeout: float | None = None) -> None:
         """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. It may be called twice.
 
-        Records that are not acknowledged by then fail with `ProducerClosed`. This call does not raise for them: `flush`, or
-        else the log, tells of failures. It does not wait if a callback calls it.
+        Records that are not acknowledged by then fail with `ProducerClosed`. `close` does not raise for them; `flush` raises
+        failures, and others are logged. It does not wait if a callback calls it.
 
         Raises:
-            PyProducerError: `timeout` is below 0, or not a number (NaN).
+            PyProducerError: `timeout` is negative or NaN.
         """
         check_timeout(timeout)
         if is_forked(self):
@@ -314,7 +318,7 @@ class Producer:
         if self._transactions is not None:
             self._transactions.warn_if_open()
         self._parts.io_thread.close(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
-        self._backlog.failures.log_unreported()
+        self._incomplete.failures.log_unreported()
 
     def __enter__(self) -> Self:
         return self
@@ -326,19 +330,19 @@ class Producer:
         try:
             if error is None and not is_forked(self):
                 self.flush()
-                self._backlog.failures.raise_remaining()
+                self._incomplete.failures.raise_remaining()
         finally:
-            # A transaction that is open is aborted, which takes a moment.
+            # An open transaction is aborted, which takes a moment.
             self.close(0.0 if self._transactions is None else self.config.max_block_ms / 1000)
 
     def _end_appends(self, columns: CheckedColumns) -> None:
-        """Close the batches that the sticky rules have filled and left, so that they are sent before they have lingered."""
+        """Close the batches that the sticky partitioner has filled, so that they are sent without lingering."""
         for topic, partition, size in self._partitioner.take_full():
             self._accumulator.close_full(TopicPartition(topic, partition), size)
         self._meter.events.rows_accepted(columns.records.largest, self._meter.clock())
 
     def _topics_of(self, columns: CheckedColumns) -> list[TopicPartitions]:
-        """Return the topics of the rows, after a check that no row is too large."""
+        """Return the topics of the rows, after checking the sizes of the rows."""
         too_large(columns, self.config).raise_first()
         of_control_topics(columns).raise_first()
         return self._topics.find({name: columns.highest_partition(code) for code, name in enumerate(columns.topics)})
@@ -358,17 +362,17 @@ def send_batch_collecting_bad_rows(
     first_row: int | Int64Array = 0,
     with_headers: bool = True,
 ) -> None:
-    """Queue the good rows of a batch as `Producer.send_batch`, and leave the bad ones that it wants to `collector`.
+    """Queue the valid rows of a batch as `Producer.send_batch`, and collect the bad ones of the wanted classes.
 
-    An array in the place of `first_row` numbers each row, for a batch that has lost some.
+    `first_row` may be an array with the number of each row, for a batch from which rows were removed.
 
-    Raises: as `Producer.send_batch`, for what the sieve does not want.
+    Raises: as `Producer.send_batch`, for classes of bad rows that the collector does not want.
     """
     producer._send_rows(batch, None, topic, first_row, with_headers, collector=collector)
 
 
 def producer_of(parts: Parts) -> Producer:
-    """Return the producer of parts that were put together with another network, clock or memory than usual."""
-    made = Producer.__new__(Producer)
-    made._use(parts)
-    return made
+    """Return the producer of parts that were created with another network, clock or memory."""
+    producer = Producer.__new__(Producer)
+    producer._use(parts)
+    return producer

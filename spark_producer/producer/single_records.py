@@ -1,7 +1,7 @@
-"""The way of a single record from the arguments of `Producer.send` to its place in an open batch.
+"""Sends single records: from the arguments of `Producer.send` to an open batch.
 
-Each record costs every microsecond spent here. So what can be done once for a topic is done once, and only two objects are
-created for a record: the record and its future.
+The cost counts for every record. So work that is equal for a topic is done once, and only two objects are created for a record:
+the record and its future.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.send_arguments import Field, Header, as_columns, read_record
 from spark_producer.sender import Metadata
 
-_Known = dict[str, tuple[TopicPartitions, list[TopicPartition]]]
-"""The topics by name, each with the `TopicPartition` of each of its partitions."""
+_DescribedTopics = dict[str, tuple[TopicPartitions, list[TopicPartition]]]
+"""The topics by name, each with a `TopicPartition` for each of its partitions."""
 
 
 class SingleRecords:
-    """Takes in records that come one by one. Any thread may call it."""
+    """Queues single records. It is thread-safe."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class SingleRecords:
         self._partitioner = partitioner
         self._events = events
         self._clock = clock
-        self._seen: tuple[Cluster, _Known] = (metadata.cluster, {})
-        """a snapshot of the cluster, and the topics described from it, which are replaced together, so that no lock is needed"""
+        self._snapshot: tuple[Cluster, _DescribedTopics] = (metadata.cluster, {})
+        """a snapshot of the cluster and its described topics, which are replaced together, so that no lock is needed"""
 
     def send(
         self,
@@ -62,11 +62,11 @@ class SingleRecords:
     ) -> RecordFuture:
         """Queue one record; see `Producer.send`."""
         now = self._clock()
-        record, asked = read_record(topic, value, key, headers, partition, timestamp_ms)
+        record, requested = read_record(topic, value, key, headers, partition, timestamp_ms)
         if record.size > self._largest:
             too_large(as_columns(topic, record), self._config).raise_first()
-        described, topic_partitions = self._find(topic, asked, now)
-        chosen = self._partitioner.assign_one(described, record, asked)
+        described, topic_partitions = self._find(topic, requested, now)
+        chosen = self._partitioner.assign_one(described, record, requested)
         try:
             future = self._accumulator.append_one(topic_partitions[chosen], record, on_delivery, now + self._max_block)
         except BufferExhausted as error:
@@ -76,22 +76,22 @@ class SingleRecords:
         self._events.record_accepted(record.size, now)
         return future
 
-    def _find(self, topic: str, asked: int, now: float) -> tuple[TopicPartitions, list[TopicPartition]]:
-        """Return a topic and the places of its partitions; wait if the topic or the partition is not known yet."""
+    def _find(self, topic: str, requested: int, now: float) -> tuple[TopicPartitions, list[TopicPartition]]:
+        """Return a topic and its topic-partitions; wait if the topic or the partition is not known yet."""
         cluster = self._metadata.cluster
-        seen, known = self._seen
-        if cluster is seen:
+        snapshot, known = self._snapshot
+        if cluster is snapshot:
             found = known.get(topic)
-            if found is not None and asked < found[0].partition_count:
+            if found is not None and requested < found[0].partition_count:
                 self._metadata.use(topic, now)
                 return found
         if is_control_topic(topic):
             raise RecordError(refusal(topic))
-        (described,) = self._topics.find({topic: asked}, now + self._max_block)
+        (described,) = self._topics.find({topic: requested}, now + self._max_block)
         found = described, [TopicPartition(topic, number) for number in range(described.partition_count)]
-        if self._metadata.cluster is cluster:  # else it may be described from another snapshot
-            if cluster is not seen:
+        if self._metadata.cluster is cluster:  # otherwise it may be described from another snapshot
+            if cluster is not snapshot:
                 known = {}
-                self._seen = cluster, known
+                self._snapshot = cluster, known
             known[topic] = found
         return found

@@ -1,4 +1,4 @@
-"""Single records of a transactional producer: refused outside of a transaction, and none of a transaction is lost unnoticed."""
+"""Single records of a transactional producer: rejected outside of a transaction; a failed one makes the transaction abortable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_producer.record.send_arguments import Field, Header
 
 
 class TransactionalRecords:
-    """Takes the place of `SingleRecords`, so that other producers do not pay for transactions by the record."""
+    """Replaces `SingleRecords`, so that other producers have no cost for transactions."""
 
     def __init__(self, records: SingleRecords, transactions: Transactions) -> None:
         self._records = records
@@ -30,7 +30,7 @@ class TransactionalRecords:
         """Queue one record; see `Producer.send`. A transaction that lacks a record can only be aborted.
 
         Raises:
-            TransactionAbortable, IllegalState: no transaction takes records now.
+            TransactionAbortable, IllegalState: no transaction accepts records now.
         """
         self._transactions.check()
         try:

@@ -1,7 +1,7 @@
-"""The calls that begin and end transactions: task threads wait here for what the I/O thread does.
+"""The calls that begin and end transactions, in which task threads wait for the I/O thread.
 
-`sender.transactions` has the states and says which call is allowed. A thread that has waited long enough leaves; what it asked
-for goes on, and then only the same call is allowed, which gets the result (as with Kafka's TransactionalRequestResult).
+`sender.transactions` has the states and their allowed calls. After a timeout the call continues without its thread, and then only
+the same call is allowed, which gets the result (as with Kafka's TransactionalRequestResult).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _SHORT_NAMES = {
     TxnCall.COMMIT: "commit",
     TxnCall.ABORT: "abort",
 }
-"""What the calls are named in the metrics that tell how long they took (Kafka's KafkaProducerMetrics)."""
+"""The names of the calls in the metrics of their durations (Kafka's KafkaProducerMetrics)."""
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction that is filled, acknowledged and open: whoever has these values may end it.
+    """A filled, acknowledged and open transaction, which any process with these values can end.
 
-    `started_ms` is when it was begun, by this machine's clock. Without rows `spans` is empty, and there is nothing to end.
+    `started_ms` is its start by this machine's clock. Without rows `spans` is empty, and there is nothing to end.
     """
 
     transactional_id: str
@@ -47,7 +47,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class HeldBatch(NamedTuple):
-    """A record batch as it is sent in a transaction, but for producer id, epoch and sequence, and the CRC over them."""
+    """A record batch as sent in a transaction, without producer id, epoch, sequence, and the CRC over them."""
 
     topic: str
     partition: int
@@ -56,7 +56,7 @@ class HeldBatch(NamedTuple):
 
 
 class Transactions:
-    """The calls of one transactional producer. Any thread but the I/O thread may call. Timeouts are seconds."""
+    """The calls of one transactional producer. Any thread except the I/O thread may call them. Timeouts are in seconds."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class Transactions:
         last_error: Callable[[], PyProducerError | None],
         waited: Callable[[str, float, float], None],
     ) -> None:
-        """`last_error` tells why a broker could not be reached. `waited` is told of each call and its seconds, and the time."""
+        """`last_error` returns the last connection error. `waited(call, seconds, now)` records the duration of a call."""
         self.check = manager.check
         self.check_still = manager.check_still
         self._manager = manager
         self._accumulator = accumulator
-        self._backlog = accumulator.incomplete
+        self._incomplete = accumulator.incomplete
         self._max_block = max_block
         self._max_sleep = max_sleep
         self._clock = clock
@@ -85,35 +85,35 @@ class Transactions:
         self._last_error = last_error
         self._waited = waited
         self._lock = threading.Lock()
-        """Take it itself, not by the condition: Ctrl-C within the condition's own `__enter__` would leave it locked for ever."""
+        """Acquire it directly, not by the condition: Ctrl-C within the condition's `__enter__` would leave it locked for ever."""
         self._changed = threading.Condition(self._lock)
         self._unfinished: Operation | None = None
-        """the call of `REPEATED` that a thread waits for, or that was not answered in time"""
+        """the call of `REPEATED` that a thread waits for, or that has timed out"""
         manager.on_done = self.wake_waiters
 
     def wake_waiters(self) -> None:
-        """Wake the threads that wait. The I/O thread calls this, also at its end."""
+        """Wake the waiting threads. The I/O thread calls this, also at its end."""
         with self._lock:
             self._changed.notify_all()
 
     def mark_abortable(self, error: BaseException) -> None:
-        """Let the transaction only be aborted: a row was refused before it was queued, so the transaction lacks it."""
+        """Make the transaction abortable only, because a row was rejected before it was queued."""
         self._manager.calls.append(Operation(TxnCall.MARK_ABORTABLE, error))
         self._wakeup()
 
     def check_may_flush(self) -> None:
-        """Refuse a flush that would wait for rows which are held back.
+        """Check that a flush would not wait for held rows.
 
         Raises:
-            IllegalState: they are.
+            IllegalState: rows are held.
         """
         if self._manager.state is TxnState.HELD:
-            raise IllegalState("flush() would wait for ever: the rows are held back until release() or prepare()")
+            raise IllegalState("flush() would wait for ever: the rows are held until release() or prepare()")
 
     # --- as in Kafka's producer -------------------------------------------------------------------------------------
 
     def init(self, timeout: float | None) -> None:
-        """Take the next epoch of the transactional id, which ends whatever an earlier producer has left open."""
+        """Take the next epoch of the transactional id, which aborts a transaction that an earlier producer has left open."""
         self._timed(TxnCall.INIT, timeout=timeout)
 
     def begin(self) -> None:
@@ -121,25 +121,29 @@ class Transactions:
         self._timed(TxnCall.BEGIN)
 
     def commit(self, timeout: float | None) -> None:
-        """Send everything and commit it."""
+        """Send all rows and commit them."""
         self._accumulator.close_open()
         self._timed(TxnCall.COMMIT, timeout=timeout)
         self._restart_partitioner()
-        stray = self._backlog.failures.acknowledge_mine()
-        if stray is not None:  # no row of this transaction has failed, and whoever is told of an error writes again
-            _log.warning("rows that were sent while no transaction was open are not written: %s", stray)
+        other_failure = self._incomplete.failures.acknowledge_mine()
+        if (
+            other_failure is not None
+        ):  # no row of this transaction has failed; a raised error would make the caller write it again
+            _log.warning(
+                "rows were not written, because they were sent while no transaction was open: %s", other_failure
+            )
 
     def warn_if_open(self) -> None:
-        """Before the first close: a transaction that was neither committed nor aborted has probably been forgotten."""
-        if self._manager.state in (TxnState.IN_TRANSACTION, TxnState.ABORTABLE) and not self._backlog.closing:
+        """Log a warning on the first close if a transaction is open, which was probably forgotten."""
+        if self._manager.state in (TxnState.IN_TRANSACTION, TxnState.ABORTABLE) and not self._incomplete.closing:
             _log.warning(
-                "transactional.id %s: the producer is closed in a transaction that was not committed, so that is aborted, with "
-                "all its rows",
+                "transactional.id %s: the producer is closed with an open transaction, which is aborted with all its rows. "
+                "Commit or abort before close()",
                 self._manager.transactional_id,
             )
 
     def abort(self, timeout: float | None) -> None:
-        """Drop what waits and abort."""
+        """Drop the waiting rows and abort."""
         self._timed(TxnCall.ABORT, timeout=timeout)
         self._restart_partitioner()
 
@@ -147,9 +151,9 @@ class Transactions:
         self, offsets: Mapping[tuple[str, int], int | GroupOffset], group: str | ConsumerGroup, timeout: float | None
     ) -> None:
         """Commit offsets of a group with the transaction."""
-        asked = group_offsets(offsets, group)
-        if asked.offsets:
-            self._timed(TxnCall.OFFSETS, asked, timeout)
+        added = group_offsets(offsets, group)
+        if added.offsets:
+            self._timed(TxnCall.OFFSETS, added, timeout)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -159,8 +163,10 @@ class Transactions:
             yield
             self.commit(None)
         except BaseException:
-            goes_on = self._unfinished is not None  # Ctrl-C or a timeout has ended a wait: an abort would be refused
-            if not goes_on and self._manager.state in (
+            unfinished = (
+                self._unfinished is not None
+            )  # Ctrl-C or a timeout has ended a wait, so an abort would be rejected
+            if not unfinished and self._manager.state in (
                 TxnState.IN_TRANSACTION,
                 TxnState.ABORTABLE,
             ):
@@ -170,41 +176,41 @@ class Transactions:
     # --- for the sink -----------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        """Take rows from now on without sending them: no transaction is begun, and no request for one is made.
+        """Hold rows from now on: they are queued and not sent, and no transaction is begun.
 
-        The hold ends by itself, as with `release`, when a thread waits for memory.
+        The hold ends automatically, as with `release`, when a thread waits for memory.
         """
         self._run(TxnCall.HOLD)
 
     @property
     def holding(self) -> bool:
-        """Whether rows are held back now."""
+        """Whether rows are held now."""
         return self._manager.state is TxnState.HELD
 
     def held_bytes(self) -> int:
-        """Return the bytes of the batches that wait. Open batches that will be compressed count as they are now."""
+        """Return the bytes of the waiting batches. Open batches count with their size before compression."""
         return self._accumulator.waiting_bytes()
 
     def take_held(self) -> list[HeldBatch] | None:
-        """Take out what is held and end the hold, as if nothing had ever been queued; None if the hold has ended before."""
+        """Return the held batches, remove them from the producer, and end the hold; None if the hold has already ended."""
         self._accumulator.close_open()
         if not self.holding:
             return None
         found = cast(list[tuple[TopicPartition, int, bytes]] | None, self._run(TxnCall.TAKE))
-        if found is None:  # it has ended since
+        if found is None:  # the hold has ended meanwhile
             return None
         self._restart_partitioner()
         return [HeldBatch(*tp, records, data) for tp, records, data in found]
 
     def release(self) -> None:
-        """End the hold: a transaction with an epoch of its own begins, and everything goes out in it. This does not wait."""
+        """End the hold: a transaction with its own epoch begins, and the rows are sent in it. It does not wait."""
         self._run(TxnCall.RELEASE)
 
     def prepare(self) -> PreparedTransaction:
-        """Flush, and leave the transaction open for another process to end. From now on every call is refused until `renew`.
+        """Flush, and leave the transaction open for another process to end. All calls are rejected until `renew`.
 
         Raises:
-            TransactionAbortable: the transaction lacks rows.
+            TransactionAbortable: rows are missing in the transaction.
         """
         if self._manager.state is TxnState.HELD:
             self.release()
@@ -216,13 +222,13 @@ class Transactions:
         return PreparedTransaction(*found[:-1], started_ms)
 
     def renew(self) -> None:
-        """Forget the prepared transaction, which is ended elsewhere; the next one takes the next epoch."""
+        """Forget the prepared transaction, which another process ends. The next one takes the next epoch."""
         self._run(TxnCall.RENEW)
 
     def try_abort(self, timeout: float | None = None) -> bool:
-        """Drop what waits, and abort what is open, also if it is prepared. Return whether that is done; it raises nothing.
+        """Drop waiting rows, and abort an open or prepared transaction. Return whether that has succeeded; raise nothing.
 
-        If a batch is in doubt, the next epoch is taken, which shuts it out. After False, close the producer.
+        If a batch is in doubt, the next epoch is taken, which fences it. After False, close the producer.
         """
         self._unfinished = None
         try:
@@ -235,7 +241,7 @@ class Transactions:
     # --- waiting ----------------------------------------------------------------------------------------------------
 
     def _timed(self, call: TxnCall, argument: object = None, timeout: float | None = None) -> None:
-        """Do what `_run` does, and record how long the caller was in it, with or without success."""
+        """Do what `_run` does, and record its duration, also after an error."""
         began = self._clock()
         try:
             self._run(call, argument, timeout)
@@ -244,34 +250,36 @@ class Transactions:
             self._waited(_SHORT_NAMES[call], now - began, now)
 
     def _run(self, call: TxnCall, argument: object = None, timeout: float | None = None) -> object:
-        """Have the I/O thread carry out a call, and return its result.
+        """Execute a call on the I/O thread, and return its result.
 
         Raises:
-            TransactionTimeout: it took too long; a call of `REPEATED` goes on.
-            IllegalState: another call is under way, or this one makes no sense now, or a callback made it.
-            The error of the call, or the one that ended the producer.
+            TransactionTimeout: it has timed out; a call of `REPEATED` continues.
+            IllegalState: another call is in progress, the call is not allowed now, or a callback has made it.
+            The error of the call, or the one that has ended the producer.
         """
         if threading.get_ident() == self._accumulator.io_thread:
-            raise IllegalState(f"{call.value}() was called by a callback, on the thread that would carry it out")
+            raise IllegalState(
+                f"{call.value}() was called by a callback, on the thread that executes it; call it on another thread"
+            )
         if not self._has_committed(call):
-            self._backlog.check_open()
+            self._incomplete.check_open()
         limit = self._clock() + (self._max_block if timeout is None else timeout)
         with self._lock:
-            operation = self._take_up(call, argument)
+            operation = self._post(call, argument)
             operation.caller = threading.get_ident()
             try:
                 self._wakeup()
                 while not operation.done:
-                    ended = self._backlog.error
-                    if ended is not None and operation.committed:
-                        operation.done = True  # only the next epoch is missing, and nobody needs it any more
+                    error = self._incomplete.error
+                    if error is not None and operation.committed:
+                        operation.done = True  # only the next epoch is missing, which is no longer needed
                         break
-                    if ended is not None:
-                        raise ended
-                    left = limit - self._clock()
-                    if left <= 0:
-                        raise self._too_late(call, timeout)
-                    self._changed.wait(min(left, self._max_sleep))
+                    if error is not None:
+                        raise error
+                    remaining = limit - self._clock()
+                    if remaining <= 0:
+                        raise self._timeout_error(call, timeout)
+                    self._changed.wait(min(remaining, self._max_sleep))
             finally:
                 operation.caller = None
                 if self._unfinished is operation and operation.done:
@@ -281,41 +289,43 @@ class Transactions:
         return operation.result
 
     def _has_committed(self, call: TxnCall) -> bool:
-        """Whether this call repeats a commit that was not told in time and was done, whatever became of the producer since."""
+        """Return whether this call repeats a commit that timed out and then succeeded, even if the producer has failed since."""
         found = self._unfinished
         return found is not None and found.call is call and found.committed
 
-    def _take_up(self, call: TxnCall, argument: object) -> Operation:
+    def _post(self, call: TxnCall, argument: object) -> Operation:
         found = self._unfinished
         if found is None:
             found = Operation(call, argument)
-            if call in REPEATED:  # each of the others is one of its own: threads may send different offsets at once
+            if call in REPEATED:  # other calls are separate: threads may send different offsets concurrently
                 self._unfinished = found
             self._manager.calls.append(found)
         elif found.call is not call:
             raise IllegalState(
-                f"{call.value}() was called before {found.call.value}() had its result: call {found.call.value}() again, "
-                "which returns once it is known, or close the producer"
+                f"{call.value}() was called before {found.call.value}() had its result: call {found.call.value}() again to get "
+                "the result, or close the producer"
             )
         elif call is TxnCall.BEGIN and found.caller not in (None, threading.get_ident()):
             raise IllegalState("begin_transaction() was called while another thread was beginning a transaction")
         elif not found.seen:
-            self._manager.calls.append(found)  # Ctrl-C may have struck before this was done
+            self._manager.calls.append(found)  # Ctrl-C may have interrupted the previous call before this
         return found
 
-    def _too_late(self, call: TxnCall, timeout: float | None) -> TransactionTimeout:
+    def _timeout_error(self, call: TxnCall, timeout: float | None) -> TransactionTimeout:
         within = f"{self._max_block:g} s (kafka.max.block.ms)" if timeout is None else f"{timeout:g} s"
-        then = "it goes on, so call it again, and nothing else before" if call in REPEATED else "abort the transaction"
+        then = (
+            "call it again, before any other call, since it continues" if call in REPEATED else "abort the transaction"
+        )
         error = self._last_error()
         reason = f" Last error: {str(error).rstrip('.')}." if error is not None else ""
         return TransactionTimeout(f"{call.value}() was not answered within {within}.{reason} What to do: {then}")
 
 
 def group_offsets(offsets: Mapping[tuple[str, int], int | GroupOffset], group: str | ConsumerGroup) -> GroupOffsets:
-    """Return checked offsets of a group. `offsets` maps a topic and a partition to the offset to read on from.
+    """Return the offsets of a group after checking them. `offsets` maps topic and partition to the next offset.
 
     Raises:
-        RecordError: the group has no name, a generation without a member, or an offset is below 0.
+        RecordError: the group has no name, a generation without a member id, or an offset is negative.
     """
     member = ConsumerGroup(group) if isinstance(group, str) else group
     if not member.group_id:
@@ -328,6 +338,6 @@ def group_offsets(offsets: Mapping[tuple[str, int], int | GroupOffset], group: s
     for (topic, partition), given in offsets.items():
         offset = given if isinstance(given, GroupOffset) else GroupOffset(given)
         if offset.offset < 0:
-            raise RecordError(f"offset {offset.offset} of topic {topic!r}, partition {partition} is below 0")
+            raise RecordError(f"offset {offset.offset} of topic {topic!r}, partition {partition} is negative")
         found[TopicPartition(topic, partition)] = offset
     return GroupOffsets(member, found)

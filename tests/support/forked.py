@@ -80,7 +80,7 @@ def child(producer: Producer, settings: task.TaskSettings, topic: str) -> None:
         try:
             call()
         except IllegalState as error:
-            said = f"made in process {os.getppid()}" in str(error)
+            said = f"created in process {os.getppid()}" in str(error)
             print("refused" if said else error, name, flush=True)
     print("failed", parts_of(producer).failed, flush=True)
     with producer:

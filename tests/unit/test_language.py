@@ -58,6 +58,7 @@ READ: tuple[str, ...] = (
     "metrics",
     "network",
     "partitioner",
+    "producer",
     "protocol",
     "record",
     "schemas",

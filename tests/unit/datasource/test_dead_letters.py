@@ -160,7 +160,7 @@ def test_com1_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBrok
     assert {told(row)["row"]: told(row).get("code") for row in letters} == {"3": None, "4": "3", "5": None, "6": "3"}
     assert report.report.rejected_by == {"row": 1, "topic": 3}
     assert report.report.records == ROWS - 4
-    with pytest.raises(RecordError, match="'' is no topic name"):
+    with pytest.raises(RecordError, match="'' is not a topic name"):
         write(broker, columns(topic=named), dead, kafka__max__block__ms=1500)
 
 
@@ -265,7 +265,7 @@ def test_com4_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails
 @pytest.mark.parametrize(
     ("bad", "error", "text"),
     [
-        ({"topic": {5: "DEAD"}}, ConfigError, "which is the deadLetterTopic"),
+        ({"topic": {5: "DEAD"}}, ConfigError, "it is the deadLetterTopic"),
         ({"topic": {5: "gone"}}, TopicNotFound, "gone"),
     ],
 )

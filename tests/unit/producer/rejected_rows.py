@@ -24,7 +24,7 @@ ADVICE = (
 )
 
 
-NO_NAME = "'' is no topic name: a name is text of 1 to 249 letters, digits, '.', '_' and '-'"
+NO_NAME = "'' is not a topic name: a name has 1 to 249 letters, digits, '.', '_' and '-'"
 
 
 class Row(NamedTuple):

@@ -141,7 +141,7 @@ def test_kp8_a_negative_timeout_is_refused_and_nothing_is_closed(
 ) -> None:
     made = start() if make == "producer" else MockProducer()
     for bad, shown in ((-0.5, r"-0\.5"), (float("nan"), "nan")):
-        with pytest.raises(PyProducerError, match=rf"close\(\) waits 0 seconds or more, not {shown}"):
+        with pytest.raises(PyProducerError, match=rf"close\(\) got the timeout {shown}"):
             made.close(bad)
     future = made.send("t", "x")
     made.close(float("inf"))

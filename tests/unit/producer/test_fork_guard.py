@@ -23,5 +23,5 @@ def test_only_another_process_is_refused() -> None:
     here, elsewhere = Made(os.getpid()), Made(1)
     assert (here.call(1, more=2), is_forked(here), is_forked(elsewhere)) == (3, False, True)
     assert Made.call.__doc__ == "Documented."
-    with pytest.raises(IllegalState, match=r"made in process 1, .* make one in each process"):
+    with pytest.raises(IllegalState, match=r"created in process 1, .*Create a producer in each process"):
         elsewhere.call(1, more=2)

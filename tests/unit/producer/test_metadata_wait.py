@@ -242,7 +242,7 @@ def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
     assert clock.now < begin + 16
     first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith(
-        "still waiting for 2 of 3 topics, among them 'b' (the brokers answer LEADER_NOT_AVAILABLE) after 5 s"
+        "still waiting for 2 of 3 topics, among them 'b' (the brokers return LEADER_NOT_AVAILABLE) after 5 s"
     )
     assert first.endswith("at most 60 s (kafka.max.block.ms)")
     again = re.search(r"after (\d+) s, ", second)

@@ -29,13 +29,13 @@ class Watched:
         for _ in range(round(seconds / 0.5)):
             each()
             self.made.bench.clock.advance(0.5)
-            self.outages.look(self.made.now)
+            self.outages.check(self.made.now)
         assert all(record.levelno == logging.WARNING for record in self._caplog.records)
         return [record.getMessage() for record in self._caplog.records]
 
     def lose(self, *nodes: int) -> None:
         for node in nodes:
-            self.outages.lost(node, REFUSED, self.made.now)
+            self.outages.on_disconnect(node, REFUSED, self.made.now)
 
 
 @pytest.fixture
@@ -53,12 +53,11 @@ def test_an_outage_of_forty_seconds_is_two_lines(watched: Watched) -> None:
     (lost,) = watched.turns(40, lambda: watched.lose(1))
     assert lost == (
         "lost broker 1 at host1:9092 for 3.5 s: cannot connect to host1:9092: Connection refused. 2 batches of "
-        f"{sum(batch.size for batch in made.bench.incomplete.remaining()[:2]):,} bytes wait. They are sent as soon as that is "
-        "over, and "
-        "fail 120 s after they were queued (kafka.delivery.timeout.ms)"
+        f"{sum(batch.size for batch in made.bench.incomplete.remaining()[:2]):,} bytes wait. They are sent when the outage "
+        "ends, and fail 120 s after they were queued (kafka.delivery.timeout.ms)"
     )
     made.network.unready = set()
-    watched.outages.answered(1)
+    watched.outages.on_response(1)
     (back,) = watched.turns(10)
     assert back.startswith("broker 1 at host1:9092: back after 40.5 s, and 2 batches of ")
     assert watched.turns(100) == []
@@ -73,7 +72,7 @@ def test_a_broker_that_is_back_at_once_or_for_which_nothing_waits_is_no_outage(w
     watched.made.batches(b"a")
     watched.lose(1)
     assert watched.turns(REPORT_AFTER - 1) == []
-    watched.outages.answered(1)
+    watched.outages.on_response(1)
     assert watched.turns(60) == []
 
 
@@ -82,7 +81,7 @@ def test_what_is_in_flight_waits_too(watched: Watched) -> None:
     (outgoing,) = watched.made.produce()
     watched.lose(1)
     assert len(watched.turns(20)) == 1
-    watched.outages.answered(1)
+    watched.outages.on_response(1)
     watched.made.complete(outgoing, answer_to(outgoing))
     assert "back after" in watched.turns(5)[0]
 
@@ -105,7 +104,7 @@ def test_many_brokers_are_one_line_and_later_ones_another(caplog: pytest.LogCapt
     (line,) = watched.turns(60)
     assert "broker 43 at host1:9092 and 7 more" in line
     for node in nodes:
-        watched.outages.answered(node)
+        watched.outages.on_response(node)
     (line,) = watched.turns(60)
     assert "and 47 more: back after" in line
 
@@ -116,7 +115,7 @@ def test_brokers_that_come_and_go_do_not_fill_the_log(watched: Watched) -> None:
     for _ in range(60):
         watched.lose(1)
         lines += watched.turns(3.5)
-        watched.outages.answered(1)
+        watched.outages.on_response(1)
         lines += watched.turns(1.5)
     assert len(lines) <= 2 * 300 / MIN_BETWEEN_LOSSES
 
@@ -143,7 +142,7 @@ def test_partitions_that_move_to_another_leader_end_the_outage(watched: Watched)
     watched.made.metadata.request_update()
     watched.made.learn(metadata_of({TOPIC: (2, 2, 2)}, nodes=(2,), epochs=1))
     (line,) = watched.turns(5)
-    assert line.startswith("nothing waits for broker 1 at host1:9092 any more, after 2")
+    assert line.startswith("no batch waits for broker 1 at host1:9092 any more, after 2")
     assert watched.turns(60) == []
 
 
@@ -156,5 +155,5 @@ def test_batches_that_have_failed_are_not_said_to_have_gone_on(caplog: pytest.Lo
         watched.lose(1)
     loss, end = watched.turns(40, lambda: (watched.made.step(), None)[1])
     assert loss.startswith("lost ")
-    assert end.startswith("nothing waits for ")
-    assert "or have ended" in end
+    assert end.startswith("no batch waits for ")
+    assert "or are complete" in end

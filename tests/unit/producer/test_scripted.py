@@ -211,7 +211,7 @@ def test_kp6_without_a_token_the_advice_is_not_about_the_servers(cluster: Script
     producer = start_small(max_block_ms=20)
     cluster.wake()
     until(lambda: parts_of(producer).topics.last_error is not None, "the login fails")
-    with pytest.raises(BrokersUnreachable, match=r"idp:443\. Without a login no broker answers: see to that first"):
+    with pytest.raises(BrokersUnreachable, match=r"idp:443\. Brokers do not answer without a login: solve that first"):
         producer.send("t", "x")
 
 
