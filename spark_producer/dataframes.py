@@ -1,6 +1,6 @@
-"""DataFrames as records: functions that make the sink's columns of any DataFrame, as expressions that Spark itself runs.
+"""DataFrames as records: functions that return the sink's columns of any DataFrame, as expressions that Spark itself runs.
 
-Nothing runs in Python for it, and Spark Connect has it too. They need PySpark only where a DataFrame is at hand.
+No Python runs in executors for it, and it works in Spark Connect. PySpark is imported only when a function is called.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 ALL = "*"
 FORMATS = ("json", "struct")
 SPEC_VERSION = "1.0"
-"""Of CloudEvents."""
+"""The version of the CloudEvents specification."""
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _RFC_3339 = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 _JSON_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 }  # fmt: skip
-"""All six digits that Spark has, where its own format writes three; and the seconds of an offset that has some, as Berlin's
-before 1893, since without them it would be another moment."""
+"""Six digits of a second, of which Spark's default format writes three; and the seconds of an offset, such as Berlin's before
+1893, since without them it would be another time."""
 
 _WITHOUT_NAMES = ("BinaryType", "StructType", "ArrayType", "CalendarIntervalType")
-"""What keys of maps may be in Spark and not in JSON."""
+"""The types that map keys can have in Spark and not in JSON."""
 
 
 def as_records(
@@ -50,15 +50,15 @@ def as_records(
     keep_nulls: bool = False,
     tombstone: Expression | None = None,
 ) -> DataFrame:
-    """Return `df` with the columns that the sink writes: `value`, and those of the others that are asked for.
+    """Return `df` with the columns that the sink writes: `value`, and those of the others that are given.
 
-    Each part is a column's name, SQL, or a `Column`; a column's name wins over SQL, and upper and lower case are the same.
-    JSON is that of Spark's `to_json`, but with microseconds in its timestamps; `pyproducer write` makes the same bytes of a file.
+    Each part is a column's name, SQL, or a `Column`; a column's name has precedence over SQL, and case does not matter.
+    JSON is that of Spark's `to_json`, but with microseconds in its timestamps; `pyproducer write` writes the same bytes.
 
     * `key`: one is cast to string, unless it is binary; several, or a struct, array or map, become JSON.
     * `value`: `"*"` is all columns. Several columns, a struct, array or map become JSON; one other column is cast to string,
       unless it is binary. With `value_format="struct"` several columns stay a struct, for another function to encode.
-    * `headers`: name → expression, each as a key of one column would be; or a column that has all headers already.
+    * `headers`: name → expression, each rendered like a key of one column; or a column that has all headers already.
     * `topic` and `partition` are cast to string and int; a partition is a whole number, or a string of one.
     * `timestamp` is a timestamp, or milliseconds since 1970.
     * `value_without_key`: leave out of `"*"` the columns that `key` names, as Flink's `value.fields-include=EXCEPT_KEY` does.
@@ -66,10 +66,10 @@ def as_records(
     * `tombstone`: a condition; where it is true the value is null.
 
     Raises:
-        SchemaError: a name is no column, and the message has the nearest one; or several columns, or fields, have it; or JSON
-            cannot have the keys of a map; or the partition is no whole number.
+        SchemaError: a column does not exist (the message has the nearest name); several columns, or fields, have one name; JSON
+            does not allow the keys of a map; or the partition is not a whole number.
         ConfigError: the arguments contradict each other.
-        pyspark.errors.AnalysisException: SQL that Spark does not understand (in Spark Connect when the frame is used).
+        pyspark.errors.AnalysisException: Spark cannot parse SQL (in Spark Connect when the frame is used).
     """
     _check(key, value, value_format, value_without_key)
     fields, one_value = _value(df, key, value, value_without_key)
@@ -105,11 +105,11 @@ def as_cloud_events(
 
     Expressions are those of `as_records`, so a fixed text is SQL: `source="'/flights'"`. `time` is a timestamp; it becomes
     `ce_time`, in RFC 3339, and the record's time as well. An optional attribute that is null in a row is left out of that row.
-    With `data` other than JSON say its `content_type`. Source: the CloudEvents specification 1.0.2, Kafka protocol binding.
+    If `data` is not JSON, set `content_type`. Source: the CloudEvents specification 1.0.2, Kafka protocol binding.
 
     Raises:
-        SchemaError, AnalysisException: as `as_records`; a bad name of an extension.
-        pyspark.errors.SparkRuntimeException: a row has no id, source or type, when Spark gets to that row.
+        SchemaError, AnalysisException: as `as_records`; or an extension has an illegal name.
+        pyspark.errors.SparkRuntimeException: a row has no id, source or type (raised when Spark processes the row).
     """
     from pyspark.sql import functions
 
@@ -122,7 +122,8 @@ def as_cloud_events(
     for name, given in (extensions or {}).items():
         if not re.fullmatch("[a-z0-9]{1,20}", name) or name in needed or name in ("subject", "time", "specversion"):
             raise SchemaError(
-                f"{name!r} is no name of a CloudEvents extension: 1 to 20 of a-z and 0-9, and none of its own"
+                f"{name!r} is not a legal name of a CloudEvents extension. Use 1 to 20 characters of a-z and 0-9, and no name of "
+                "an attribute"
             )
         more[name] = given
     headers: dict[str, Expression] = {
@@ -135,7 +136,7 @@ def as_cloud_events(
 
 
 def _needed(name: str, column: Column) -> Column:
-    """Return a text that is an error in rows where it is null or empty."""
+    """Return a text column that raises an error in rows where it is null or empty."""
     from pyspark.sql import functions
 
     text = column.cast("string")
@@ -146,12 +147,12 @@ def _needed(name: str, column: Column) -> Column:
 
 def _check(key: object, value: object, value_format: str, value_without_key: bool) -> None:
     if value_format not in FORMATS:
-        raise ConfigError(f"value_format is 'json' or 'struct', not {value_format!r}")
+        raise ConfigError(f"value_format must be 'json' or 'struct', not {value_format!r}")
     if value_without_key and (value != ALL if isinstance(value, str) else True):
-        raise ConfigError('value_without_key leaves columns out of value="*"; here value says itself what is in it')
+        raise ConfigError('value_without_key leaves columns out of value="*", but value is given. Drop one of them')
     named = [key] if isinstance(key, str) else key if isinstance(key, Sequence) else []
     if value_without_key and not (named and all(isinstance(one, str) for one in named)):
-        raise ConfigError("value_without_key needs a key that names columns")
+        raise ConfigError("value_without_key needs a key that names columns. Set key, or drop it")
 
 
 def _value(
@@ -160,7 +161,7 @@ def _value(
     value: Expression | Sequence[Expression],
     without: bool,
 ) -> tuple[Column, bool]:
-    """Return the value, and whether it is one column of `df`, whatever its type."""
+    """Return the value, and whether it is one column of `df` of any type."""
     from pyspark.sql import functions
 
     if not (isinstance(value, str) and value == ALL):
@@ -170,10 +171,10 @@ def _value(
     given = [key] if isinstance(key, str) else list(key or []) if isinstance(key, Sequence) else []
     keys = {_known(df, one) for one in given if isinstance(one, str)}
     if None in keys:
-        raise ConfigError("value_without_key needs a key that names columns, and no SQL")
+        raise ConfigError("value_without_key needs a key that names columns, not SQL. Name columns, or drop it")
     left = [name for name in df.columns if name not in keys]
     if not left:
-        raise ConfigError("value_without_key leaves nothing for the value: every column is in the key")
+        raise ConfigError("value_without_key leaves no column for the value: all are in the key. Drop it")
     return functions.struct(*map(_quoted, left)), False
 
 
@@ -182,23 +183,23 @@ def _is_several(given: Expression | Sequence[Expression]) -> bool:
 
 
 def _one_or_struct(df: DataFrame, given: Expression | Sequence[Expression]) -> Column:
-    """Return one expression as it is, and several as a struct."""
+    """Return one expression unchanged, and several as a struct."""
     from pyspark.sql import functions
 
     if isinstance(given, str) or not isinstance(given, Sequence):
         return _column(df, given)
     if not given:
-        raise ConfigError("an empty list of columns: name one at least, or leave the argument out")
+        raise ConfigError("an empty list of columns was given. Name at least one, or leave the argument out")
     return _column(df, given[0]) if len(given) == 1 else functions.struct(*(_column(df, one) for one in given))
 
 
 def _headers(df: DataFrame, headers: Mapping[str, Expression] | Expression) -> Column:
-    """Return one struct with a field for each header, by number; or the column that has them already."""
+    """Return a struct with a field for each header, named by its number; or the given column with all headers."""
     from pyspark.sql import functions
 
     if not isinstance(headers, Mapping):
         return _column(df, headers)
-    # By name Spark would find `Trace` and `trace` the same.
+    # Named by numbers, since Spark does not distinguish `Trace` and `trace`.
     return functions.struct(*(_column(df, given).alias(f"_{at}") for at, given in enumerate(headers.values())))
 
 
@@ -206,7 +207,7 @@ def _column(df: DataFrame, given: Expression) -> Column:
     """Return a column for a name, SQL or a column.
 
     Raises:
-        SchemaError: a plain word that is no column.
+        SchemaError: a plain name is not a column.
     """
     from pyspark.sql import functions
 
@@ -215,20 +216,20 @@ def _column(df: DataFrame, given: Expression) -> Column:
     known = _known(df, given)
     if known is not None:
         if df.columns.count(known) > 1:
-            raise SchemaError(f"the DataFrame has several columns {known!r}: give each a name of its own")
+            raise SchemaError(f"the DataFrame has several columns {known!r}. Give each a different name")
         return _quoted(known)
     if _NAME.fullmatch(given):
         near = difflib.get_close_matches(given.lower(), [name.lower() for name in df.columns], n=1, cutoff=0.6)
         hint = next((f" Did you mean {name!r}?" for name in df.columns if name.lower() in near), "")
         raise SchemaError(
-            f"the DataFrame has no column {given!r}.{hint} Its columns are {', '.join(df.columns)}; a fixed text needs quotes "
-            f"of its own, \"'{given}'\""
+            f"the DataFrame has no column {given!r}.{hint} Its columns are {', '.join(df.columns)}. Quote a fixed text "
+            f"for SQL: \"'{given}'\""
         )
     return functions.expr(given)
 
 
 def _known(df: DataFrame, name: str) -> str | None:
-    """Return the column of this name, in its own letter case where there is one."""
+    """Return the column with this name, preferably in the same letter case; None if there is none."""
     same = [column for column in df.columns if column.lower() == name.lower()]
     return name if name in same else same[0] if same else None
 
@@ -241,7 +242,7 @@ def _quoted(name: str) -> Column:
 
 
 def _converted(raw: DataFrame, *, header_names: list[str] | None, as_struct: bool, keep_nulls: bool) -> DataFrame:
-    """Return the parts in the types of the sink. Spark makes one projection of this and of the one before."""
+    """Return the parts in the types of the sink. Spark merges this projection with the previous one."""
     from pyspark.sql import functions
 
     schema = raw.schema
@@ -269,14 +270,13 @@ def _converted(raw: DataFrame, *, header_names: list[str] | None, as_struct: boo
 
 
 def _check_partition(kind: DataType) -> None:
-    """Raise SchemaError for a type of which a cast to int drops something, as the fraction of a double."""
+    """Raise SchemaError for a type that a cast to int would truncate, such as a double."""
     from pyspark.sql.types import DecimalType, IntegralType, NullType, StringType
 
     is_whole = isinstance(kind, DecimalType) and kind.scale == 0
     if not (is_whole or isinstance(kind, IntegralType | StringType | NullType)):
         raise SchemaError(
-            f"the partition has type {kind.simpleString()}, and partitions are whole numbers: write cast(… as int) if that is "
-            "what you mean"
+            f"the partition has type {kind.simpleString()}, but partitions are whole numbers. Use cast(… as int) to truncate it"
         )
 
 
@@ -293,18 +293,18 @@ def _as_bytes(column: Column, kind: DataType, keep_nulls: bool) -> Column:
 
 
 def _refuse_doubled(what: str, kind: DataType) -> None:
-    """Raise SchemaError where two fields of a struct have one name, as two columns of a join do: readers keep one of them."""
+    """Raise SchemaError if two fields of a struct have one name, as after a join: JSON readers keep only one of them."""
     from pyspark.sql.types import StructType
 
     for part in _parts(kind):
         names = part.names if isinstance(part, StructType) else []
         doubled = next((name for name in names if names.count(name) > 1), None)
         if doubled is not None:
-            raise SchemaError(f"there are several columns {doubled!r} for {what}: give each a name of its own")
+            raise SchemaError(f"{what} has several columns {doubled!r}. Give each a different name")
 
 
 def _refuse_keys(kind: DataType) -> None:
-    """Raise SchemaError where maps have keys of which Spark writes an address in memory, another one in each process."""
+    """Raise SchemaError for map keys that Spark writes as addresses in memory, which differ in each process."""
     from pyspark.sql.types import MapType
 
     for part in _parts(kind):
@@ -325,7 +325,7 @@ def _parts(kind: DataType) -> Iterator[DataType]:
 
 
 def _header_array(names: list[str], kind: DataType, keep_nulls: bool) -> Column:
-    """Return an array of headers from a struct of them. Its values have one type: binary, if one of them has."""
+    """Return an array of headers from a struct of them. Its values have one type: binary, if one of them is."""
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType
 

@@ -371,7 +371,7 @@ def test_an_error_of_begin_is_told_in_short(spark: SparkSession, kafka_4: KafkaC
 
 
 LIMITS: Sequence[tuple[dict[str, object], str]] = [
-    ({"exactlyOnceId": "a b"}, "exactlyOnceId takes only letters"),
+    ({"exactlyOnceId": "a b"}, "exactlyOnceId cannot be 'a b'"),
     ({"exactlyOnceId": "a", "kafka.acks": "1"}, "exactlyOnceId needs kafka.acks=all"),
     ({"txnVersion": 1}, "txnVersion needs exactlyOnceId"),
     ({"exactlyOnceId": "a", "kafka.transactional.id": "mine"}, "'kafka.transactional.id' is not supported"),

@@ -44,6 +44,7 @@ READ: tuple[str, ...] = (
     "cli",
     "common",
     "config",
+    "dataframes.py",
     "datasource",
     "datasource/write/driver/exactly_once.py",
     "datasource/write/driver/transaction_timeout.py",
