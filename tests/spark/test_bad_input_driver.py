@@ -56,7 +56,7 @@ def test_the_watch_sees_tasks(watched: Watched, embedded_broker: Broker, topic: 
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"topic": None}, "no topic: set .option(\"topic\", …), or add a string column 'topic'"),
-    ({"kafka.bootstrap.servers": None}, 'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers"'),
+    ({"kafka.bootstrap.servers": None}, 'kafka.bootstrap.servers is not set. Add .option("kafka.bootstrap.servers"'),
     (
         {"kafka.partitioner.class": "rond_robin"},
         "unknown kafka.partitioner.class 'rond_robin'. Did you mean 'round_robin'",
@@ -70,7 +70,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kafka.key.serializer": "x"}, "option 'kafka.key.serializer' is not supported: keys are string or binary"),
     ({"kafka.batch.size": "many"}, "kafka.batch.size must be a whole number, not 'many'"),
     ({"kafka.acks": "2"}, "kafka.acks must be one of all, -1, 1, 0, not '2'"),
-    ({"path": "/topics/x"}, 'take no path here: name the topic with .option("topic", …)'),
+    ({"path": "/topics/x"}, 'take no path. Name the topic with .option("topic", …)'),
 ]
 
 
@@ -126,7 +126,7 @@ def test_no_columns(spark: SparkSession, embedded_broker: Broker, topic: str) ->
 def test_overwrite(watched: Watched, embedded_broker: Broker, topic: str) -> None:
     embedded_broker.create_topic(topic, 1)
     message = refusal(watched.frame, sink_options(embedded_broker, topic), mode="overwrite")
-    assert 'a topic cannot be overwritten: use mode("append")' in message
+    assert 'a topic cannot be overwritten. Use mode("append")' in message
     assert not watched.computed
 
 
