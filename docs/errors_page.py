@@ -29,17 +29,16 @@ PAGE = """# Errors
 
 This page is made by `make docs` from the package.
 
-A message says what failed, why, and what to do, and never holds a secret. All errors share the root
-`spark_producer.errors.PyProducerError`. In Spark look for the last line that names one of these classes. What the driver can find
-out, it says before any task starts. [Secured clusters](security.md#what-you-see-and-what-to-do) and [exactly-once
+All errors are in `spark_producer.errors`. In Spark look for the last line that names one of them. No message holds a secret.
+[Secured clusters](security.md#what-you-see-and-what-to-do) and [exactly-once
 writes](exactly_once_explained.md#what-you-see-and-what-to-do) have their own tables.
 
 """
 
 CLASSES_SECTION = """## Exceptions
 
-*Again*: the same write can succeed unchanged once the cause is gone. Producers retry until `kafka.delivery.timeout.ms`. Before
-you run a batch write again: some rows may be in the topic, unless it is [exactly once](exactly_once.md).
+*Again*: the same write can succeed once the cause is gone. Some of its rows may be in the topic, unless it is [exactly
+once](exactly_once.md). Producers themselves retry until `kafka.delivery.timeout.ms`.
 
 | exception | what happened | again | what to do |
 |---|---|---|---|
@@ -58,40 +57,39 @@ topic](dead_letters.md) if its class is one of `deadLetterClasses`. Examples:
 REFUSED_ROWS = """
 Error codes of brokers that concern single rows:
 
-| class | error codes |
+| class | codes |
 |---|---|
 """
 
 SCHEMA_ROWS = """
-The class `schema` is that of values and keys that their Avro schema refuses: [Avro](avro.md#which-schema).
+`schema`: an [Avro schema](avro.md#which-schema) refuses the value or key.
 """
 
 CODES_SECTION = """
 ## Error codes of brokers
 
-A broker's refusal is a `BrokerError` with one of these as `code`. An unknown code is shown by its number, and not retried. What a
-producer does:
+The `code` of a `BrokerError`. Unless the table says more, as for unknown codes, the records or the request fail, and the producer
+goes on.
 
 | | |
 |---|---|
-| fail | it fails the records, or the request, and goes on |
 | retry | it sends again, until `kafka.delivery.timeout.ms`, or `kafka.max.block.ms` before a write |
-| refresh | it requests metadata, and sends again |
+| refresh | it also requests metadata |
 | split | it sends smaller batches; a record alone fails |
 | written | it counts the records as written |
-| end | the producer ends, with all that it holds |
+| end | it ends, with all that it holds |
 
-| code | name | producer | what to do |
-|---|---|---|---|
+| code | producer | what to do |
+|---|---|---|
 """
 
 FAILURES_SECTION = """
 ## Kinds of `ExactlyOnceError`
 
-`error.kind` is one of these, or empty if the write was not judged. A restarted streaming query runs again by itself. [What to
-do](exactly_once_explained.md#what-you-see-and-what-to-do).
+`error.kind` is one of these, or empty if the write was not judged. *Again*: a restarted streaming query repeats it by itself;
+otherwise a person decides. [What to do](exactly_once_explained.md#what-you-see-and-what-to-do).
 
-| kind | why the write goes no further | again |
+| kind | why the write stopped | again |
 |---|---|---|
 """
 
@@ -103,14 +101,13 @@ SPARK_SECTION = """
 """
 
 SPARK_SAYS = {
-    "`DATA_SOURCE_NOT_FOUND`": "Spark looked with a Python that does not have the package: set `PYSPARK_PYTHON` to the one that "
-    "has it, before Spark starts ([deploying](deploying.md#install-the-package)).",
-    "`DATA_SOURCE_NOT_FOUND` after Ctrl-C in the `pyspark` shell, or in a thread of your own": "Spark looks in the session of "
-    "the thread that calls it, and that one has none: `spark_producer.register(spark)`, then write again.",
-    "`UNSUPPORTED_DATA_SOURCE_SAVE_MODE`": 'Add `.mode("append")`: it is the only mode that a topic has, and not Spark\'s '
-    "default. `Overwrite`, which Spark names beside it, is refused.",
-    "`TaskKilledException`, `is aborting`, as a query is stopped": "It was in the middle of a micro-batch, which is written at "
-    "the next start ([streaming](streaming.md#what-a-restart-repeats)).",
+    "`DATA_SOURCE_NOT_FOUND`": "Spark's Python lacks the package: set `PYSPARK_PYTHON` before Spark starts "
+    "([deploying](deploying.md#install-the-package)).",
+    "`DATA_SOURCE_NOT_FOUND` after Ctrl-C in the `pyspark` shell, or in a thread of your own": "The calling thread has no "
+    "session: `spark_producer.register(spark)`, then write again.",
+    "`UNSUPPORTED_DATA_SOURCE_SAVE_MODE`": 'Add `.mode("append")`: it is not Spark\'s default. `Overwrite` is refused.',
+    "`TaskKilledException`, `is aborting`, as a query is stopped": "The next start writes the interrupted micro-batch "
+    "([streaming](streaming.md#what-a-restart-repeats)).",
 }
 
 EXIT_CODES_SECTION = f"""
@@ -120,102 +117,97 @@ Of `pyproducer` and of the jobs:
 
 | exit code | what it means | what to do |
 |--:|---|---|
-| 0 | done; or Ctrl-C ended a command that has no other end (`broker`, `tail`); or the reader of its output went away | |
-| 1 | an error, which is one line on stderr; of `check`: a write would fail | what the line says |
+| 0 | done; or Ctrl-C ended `broker` or `tail`; or the reader of the output went away | |
+| 1 | an error; of `check`: a write would fail | what the line on stderr says |
 | 2 | bad arguments | `--help` after the command |
-| {INTERRUPTED} | Ctrl-C came before the command was done | the line on stderr says what was left undone |
+| {INTERRUPTED} | Ctrl-C | the line on stderr says what was left undone |
 """
 
-NEVER, LATER = "no", "yes"
+NEVER, LATER = "", "yes"
 
 ADVICE: dict[str, tuple[str, str]] = {
-    "PyProducerError": (NEVER, "What the message says. One of the classes below says more."),
-    "ConfigError": (NEVER, "Correct the [option](options.md) that is named."),
+    "PyProducerError": (NEVER, "What the message says."),
+    "ConfigError": (NEVER, "Correct the named [option](options.md)."),
     "SchemaError": (NEVER, "Rename, cast or drop the [column](columns.md), or make the columns with `as_records`."),
     "RecordError": (
         NEVER,
-        "Correct the row that is named, or set `deadLetterTopic` ([dead letters](dead_letters.md)).",
+        "Correct the named row, or set [`deadLetterTopic`](dead_letters.md).",
     ),
     "RecordTooLarge": (
         NEVER,
-        "Raise `kafka.max.request.size`, `kafka.buffer.memory` and the topic's `max.message.bytes`, or make the row smaller.",
+        "Raise them and the topic's `max.message.bytes`, or make the row smaller.",
     ),
     "RegistryError": (
         LATER,
-        "Check `schema.registry.url` and its login, from the driver ([Avro](avro.md#the-registry)).",
+        "Check [`schema.registry.url`](avro.md#the-registry) and its login, from the driver.",
     ),
     "SchemaIncompatible": (
         NEVER,
-        "Change the schema so that it is compatible, or change the compatibility of the subject, or take another subject.",
+        "Change the schema, the subject, or the subject's compatibility.",
     ),
-    "RecordBatchError": (NEVER, "Of the library's own parts: correct the fields that are named."),
+    "RecordBatchError": (NEVER, "Correct the named fields."),
     "TooManyBadRows": (
         NEVER,
-        "Correct the rows: the first ones are named. Or raise `maxBadRecords` or `maxBadRecordsRatio`.",
+        "Correct the rows (the first are named), or raise the maximum.",
     ),
     "PartitionerError": (NEVER, "Correct the function in `kafka.partitioner.class`."),
-    "CorruptRecord": (LATER, "Fetch the bytes again. If they stay so, the log or the file is damaged."),
-    "ProtocolError": (NEVER, "Check that what listens there is a Kafka broker, and `kafka.security.protocol`."),
-    "LocalProtocolError": (NEVER, "This is a defect of pyproducer: report it."),
-    "RemoteProtocolError": (LATER, "Check that what listens there is a Kafka broker, and `kafka.security.protocol`."),
+    "CorruptRecord": (LATER, "Fetch again: if it stays so, the log is damaged."),
+    "ProtocolError": (NEVER, "As `RemoteProtocolError`."),
+    "LocalProtocolError": (NEVER, "Report this defect of pyproducer."),
+    "RemoteProtocolError": (LATER, "Check that a Kafka broker listens there, and `kafka.security.protocol`."),
     "UnsupportedVersion": (
         NEVER,
-        "Upgrade the brokers ([versions](compatibility.md#versions)), or leave the option out.",
+        "[Upgrade the brokers](compatibility.md#versions), or leave the option out.",
     ),
-    "ConnectionFailed": (LATER, "Check host and port, the network, and whether the broker runs."),
-    "SecurityError": (NEVER, "[What you see, and what to do](security.md#what-you-see-and-what-to-do)."),
-    "AuthenticationFailed": (NEVER, "Check mechanism, user and password ([logins](security.md#logins))."),
+    "ConnectionFailed": (LATER, "Check host, port, network and broker."),
+    "SecurityError": (NEVER, "See [security](security.md#what-you-see-and-what-to-do)."),
+    "AuthenticationFailed": (NEVER, "Check the [login](security.md#logins)."),
     "TlsFailed": (
         NEVER,
-        "Check the [certificates](security.md#certificates), and whether the listener speaks TLS.",
+        "Check the [certificates](security.md#certificates), and that the listener speaks TLS.",
     ),
-    "KafkaTimeout": (LATER, "Find out why it takes so long, or raise the time that is named."),
+    "KafkaTimeout": (LATER, "Find the cause, or raise the named time."),
     "BrokersUnreachable": (
         LATER,
-        "Check `kafka.bootstrap.servers`, the network and the brokers: `pyproducer check` asks each of them.",
+        "Check `kafka.bootstrap.servers` and the network with `pyproducer check`.",
     ),
-    "MetadataTimeout": (LATER, "Create the topic, or give it the partition; look whether it has leaders."),
+    "MetadataTimeout": (LATER, "Create the topic or partition; check its leaders."),
     "BufferExhausted": (
         LATER,
-        "Rows come faster than brokers take them. More partitions, a larger `kafka.buffer.memory` or `kafka.max.block.ms` help.",
+        "Add partitions, or raise `kafka.buffer.memory` or `kafka.max.block.ms`: brokers are slower than rows.",
     ),
     "DeliveryTimeout": (
         LATER,
-        "Look whether the partition has a leader and enough replicas, or raise `kafka.delivery.timeout.ms`. The records may be "
-        "in the topic.",
+        "Check the partition's leader and replicas, or raise the timeout. The records may be in the topic.",
     ),
-    "ProducerClosed": (NEVER, "Make a new `Producer`: one that is closed stays so."),
-    "IllegalState": (NEVER, "Correct the caller: the message says what it did, and what comes first."),
+    "ProducerClosed": (NEVER, "Make a new `Producer`."),
+    "IllegalState": (NEVER, "Correct the caller."),
     "TransactionAbortable": (
         LATER,
-        "`abort_transaction()`, then write the rows again ([transactions](transactions.md)).",
+        "`abort_transaction()`, then [write the rows again](transactions.md).",
     ),
-    "TransactionAborted": (LATER, "Write the rows again, in a new transaction."),
-    "TransactionTimeout": (LATER, "Make the same call again: it gets the result."),
-    "CommitError": (
-        NEVER,
-        "What the message says: some tasks wrote nothing, or are of another version of the package.",
-    ),
-    "ExactlyOnceError": ("see [its kinds](#kinds-of-exactlyonceerror)", "What the message says."),
-    "BrokerError": ("see [its codes](#error-codes-of-brokers)", "What its code says."),
+    "TransactionAborted": (LATER, "Write the rows again."),
+    "TransactionTimeout": (LATER, "Repeat the call: it gets the result."),
+    "CommitError": (NEVER, "What the message says."),
+    "ExactlyOnceError": ("[kinds](#kinds-of-exactlyonceerror)", "What the message says."),
+    "BrokerError": ("[codes](#error-codes-of-brokers)", "What the code says."),
     "RecordsRefused": (
         NEVER,
-        "Correct the rows in `error.rows`, or set `deadLetterTopic` ([dead letters](dead_letters.md)).",
+        "Correct `error.rows`, or set [`deadLetterTopic`](dead_letters.md).",
     ),
     "ProducerFenced": (
         NEVER,
-        "Give each running producer a transactional id of its own. If there is one alone, make it anew.",
+        "Give each producer its own transactional id, or make a new one.",
     ),
     "TopicNotFound": (
         LATER,
-        "Create the topic, or correct its name. If it was deleted and created again with fewer partitions while it was written "
-        "to, write the rows again: they go to the partitions that there are.",
+        "Create the topic, or correct its name. If it was created again with fewer partitions, write the rows again.",
     ),
 }
 """What to do about each class, and whether the same write can succeed without a change."""
 
 ACTIONS = {
-    Action.NONE: "fail",
+    Action.NONE: "",
     Action.RETRY: "retry",
     Action.RETRY | Action.REFRESH_METADATA: "refresh",
     Action.SPLIT: "split",
@@ -229,10 +221,9 @@ def errors_page() -> str:
     page = PAGE + CLASSES_SECTION + "".join(_class_rows(PyProducerError))
     page += ROWS_SECTION + "".join(f"| `{kind}` | {message} |\n" for kind, message in row_messages())
     page += REFUSED_ROWS + "".join(_refused_rows()) + SCHEMA_ROWS
-    page += CODES_SECTION + "".join(_code_row(code) for code in Code if code is not Code.NONE)
+    page += CODES_SECTION + "".join(_code_rows())
     page += FAILURES_SECTION + "".join(
-        f"| {kind.name} | {kind.value} | {'yes' if kind in RUNS_AGAIN else 'no: a person decides'} |\n"
-        for kind in FailureKind
+        f"| {kind.name} | {kind.value} | {'yes' if kind in RUNS_AGAIN else 'no'} |\n" for kind in FailureKind
     )
     page += SPARK_SECTION + "".join(f"| {seen} | {advice} |\n" for seen, advice in SPARK_SAYS.items())
     return page + EXIT_CODES_SECTION
@@ -253,8 +244,14 @@ def _class_rows(kind: type[PyProducerError], depth: int = 0) -> Iterator[str]:
             yield from _class_rows(below, depth + 1)
 
 
-def _code_row(code: Code) -> str:
-    return f"| {int(code)} | `{code.name}` | {ACTIONS[code.action]} | {code.advice} |\n"
+def _code_rows() -> Iterator[str]:
+    """Yield a row for each advice, at the lowest code that has it."""
+    rows: dict[tuple[Action, str], list[str]] = {}
+    for code in Code:
+        if code is not Code.NONE:
+            rows.setdefault((code.action, code.advice), []).append(f"{int(code)} `{code.name}`")
+    for (action, advice), codes in rows.items():
+        yield f"| {', '.join(codes)} | {ACTIONS[action]} | {advice} |\n"
 
 
 def _refused_rows() -> Iterator[str]:

@@ -33,35 +33,35 @@ class SchemaError(PyProducerError):
 
 
 class RecordError(PyProducerError):
-    """A row cannot be written: a topic or header key is null, or a partition or timestamp is bad."""
+    """A row has a bad topic, header, partition or timestamp."""
 
 
 class RecordTooLarge(RecordError):
-    """A row is larger than `max.request.size` or `buffer.memory` allow."""
+    """A row exceeds `max.request.size` or `buffer.memory`."""
 
 
 class RegistryError(PyProducerError):
-    """A request to the Schema Registry failed, or was refused: the login is wrong, or a schema is missing or rejected."""
+    """The Schema Registry refused or failed a request: wrong login, or a missing or rejected schema."""
 
 
 class SchemaIncompatible(RegistryError):
-    """The Schema Registry refuses a schema that does not fit the other versions of its subject (409)."""
+    """A schema does not fit the other versions of its subject (409)."""
 
 
 class RecordBatchError(PyProducerError):
-    """A record batch cannot be built: its fields contradict each other, or it is full or closed."""
+    """A record batch has contradictory fields, or is full or closed."""
 
 
 class TooManyBadRows(PyProducerError):
-    """More rows of a task are bad than `maxBadRecords` or `maxBadRecordsRatio` allow for the dead-letter topic."""
+    """A task has more bad rows than `maxBadRecords` or `maxBadRecordsRatio` allow."""
 
 
 class PartitionerError(PyProducerError):
-    """A custom partitioner raised an error, or did not return one partition of the topic per row."""
+    """A custom partitioner failed, or did not return one partition of the topic per row."""
 
 
 class CorruptRecord(PyProducerError):
-    """Bytes are not valid record batches: a CRC, a magic number or a length is wrong."""
+    """A record batch has a wrong CRC, magic number or length."""
 
 
 class ProtocolError(PyProducerError):
@@ -69,11 +69,11 @@ class ProtocolError(PyProducerError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This client or broker tried to send something that the protocol does not allow."""
+    """This client or broker tried to send what the protocol does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something that the protocol does not allow: truncated, too large, malformed, or not requested."""
+    """The peer sent bytes that are truncated, too large, malformed, or not requested."""
 
 
 class UnsupportedVersion(ProtocolError):
@@ -81,11 +81,11 @@ class UnsupportedVersion(ProtocolError):
 
 
 class ConnectionFailed(PyProducerError):
-    """A connection could not be made, or broke (every OSError of a socket becomes this one)."""
+    """A connection could not be made, or broke (from every OSError of a socket)."""
 
 
 class SecurityError(PyProducerError):
-    """A connection cannot be made secure, or the login failed.
+    """Security of a connection, or a login, failed.
 
     With `fatal` the same settings will fail again, so every wait ends at once. No message contains a secret; control characters
     in the broker's message are escaped.
@@ -95,11 +95,11 @@ class SecurityError(PyProducerError):
 
 
 class AuthenticationFailed(SecurityError):
-    """The broker refused the login, or did not prove that it knows the password (SASL)."""
+    """The broker refused the login, or did not prove that it knows the password."""
 
 
 class TlsFailed(SecurityError):
-    """The TLS handshake failed, or a certificate, key or store cannot be used.
+    """The TLS handshake failed, or a certificate, key or store is unusable.
 
     With `silent` the peer closed the connection after the first message, without a response.
     """
@@ -116,43 +116,43 @@ class BrokersUnreachable(KafkaTimeout):
 
 
 class MetadataTimeout(KafkaTimeout):
-    """A topic or partition did not become known within `max.block.ms`."""
+    """A topic or partition was unknown for `max.block.ms`."""
 
 
 class BufferExhausted(KafkaTimeout):
-    """The buffer pool had no memory within `max.block.ms`."""
+    """Buffer memory was full for `max.block.ms`."""
 
 
 class DeliveryTimeout(KafkaTimeout):
-    """A batch was not acknowledged within `delivery.timeout.ms` of its creation."""
+    """A batch was not acknowledged within `delivery.timeout.ms`."""
 
 
 class ProducerClosed(PyProducerError):
-    """The producer was closed while, or before, it was used."""
+    """The producer is closed."""
 
 
 class IllegalState(PyProducerError):
-    """The caller has a defect: it called a method twice, or in the wrong order."""
+    """A method was called twice, or in the wrong order."""
 
 
 class TransactionAbortable(PyProducerError):
-    """The transaction cannot be committed, since a part of it failed: abort it, and write its rows again."""
+    """A part of the transaction failed, so it cannot be committed."""
 
 
 class TransactionAborted(PyProducerError):
-    """The row was not written because its transaction was aborted, or can only be aborted."""
+    """The row's transaction was aborted, or can only be aborted."""
 
 
 class TransactionTimeout(KafkaTimeout):
-    """A call that begins or ends a transaction timed out; it continues, and repeating the call returns its result."""
+    """A call that begins or ends a transaction timed out; it continues."""
 
 
 class CommitError(PyProducerError):
-    """The driver cannot accept the commit messages of the tasks."""
+    """Some tasks wrote nothing, or have another version of the package."""
 
 
 class ExactlyOnceError(PyProducerError):
-    """An exactly-once write is refused or stopped, since continuing could lose or duplicate rows.
+    """An exactly-once write stopped, since it could lose or duplicate rows.
 
     `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.Failure`), or empty if the write ended
     before; `names` are the transactions or partitions concerned. With `again` the same batch can be repeated, and each of its
@@ -165,13 +165,13 @@ class ExactlyOnceError(PyProducerError):
 
 
 class BrokerError(PyProducerError):
-    """The broker refused a request; `code` is its error code, a `spark_producer.common.error_codes.Code`."""
+    """The broker refused a request, with a `code` (`spark_producer.common.error_codes.Code`)."""
 
     code: Code
 
 
 class RecordsRefused(BrokerError):
-    """The broker rejected a batch because of single records in it (KIP-467).
+    """The broker rejected single records of a batch (KIP-467).
 
     `records` has the broker's message for each rejected record, by its index in the batch. `rows` has the same by row number: in
     its table, or, from `send_batch`, counted from `first_row` on. It has the rows of the thread that gets the error, and is empty
@@ -183,11 +183,11 @@ class RecordsRefused(BrokerError):
 
 
 class ProducerFenced(BrokerError):
-    """A newer producer has the transactional id, or the transaction has timed out: this producer cannot write any more."""
+    """A newer producer has the transactional id, or the transaction timed out."""
 
 
 class TopicNotFound(BrokerError):
-    """A topic, or a partition that it had before, does not exist (and is not created automatically)."""
+    """A topic, or a partition that it had, does not exist."""
 
 
 RIGHTS = (

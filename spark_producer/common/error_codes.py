@@ -24,6 +24,14 @@ class Action(enum.Flag):
 _NONE, _RETRY, _REFRESH = Action.NONE, Action.RETRY, Action.RETRY | Action.REFRESH_METADATA
 _SPLIT, _SUCCESS, _FATAL = Action.SPLIT, Action.SUCCESS, Action.FATAL
 _SEE_BROKER_LOG = "see the broker's log"
+_AWAIT_ELECTION = "wait for the election, or start a replica"
+_LEADER_MOVED = "the leader moved"
+_AWAIT_BROKER = "the broker is catching up"
+_AWAIT_COORDINATOR = "wait for the coordinator"
+_AWAIT_REPLICAS = "wait for more in-sync replicas, or lower min.insync.replicas"
+_AWAIT_TRANSACTION = "wait for the end of the transaction"
+_REJOIN = "rejoin the group"
+_TOPIC_RECREATED = "the topic was deleted or created again"
 
 
 class Code(enum.IntEnum):
@@ -53,111 +61,107 @@ class Code(enum.IntEnum):
 
     UNKNOWN_SERVER_ERROR = -1, _NONE, _SEE_BROKER_LOG
     NONE = 0, _NONE, ""
-    OFFSET_OUT_OF_RANGE = 1, _NONE, "ask for an offset that the log still holds"
-    CORRUPT_MESSAGE = 2, _RETRY, "bytes were corrupted in transit; check the network"
+    OFFSET_OUT_OF_RANGE = 1, _NONE, "request an offset that the log has"
+    CORRUPT_MESSAGE = 2, _RETRY, "check the network"
     UNKNOWN_TOPIC_OR_PARTITION = 3, _REFRESH, "create the topic, or correct its name"
-    LEADER_NOT_AVAILABLE = 5, _REFRESH, "wait for the leader election, or find out why no replica is alive"
-    NOT_LEADER_OR_FOLLOWER = 6, _REFRESH, "the leader moved; retried automatically"
+    LEADER_NOT_AVAILABLE = 5, _REFRESH, _AWAIT_ELECTION
+    NOT_LEADER_OR_FOLLOWER = 6, _REFRESH, _LEADER_MOVED
     REQUEST_TIMED_OUT = 7, _RETRY, "replicas are slow; see request.timeout.ms"
     BROKER_NOT_AVAILABLE = 8, _NONE, "start the broker"
-    REPLICA_NOT_AVAILABLE = 9, _REFRESH, "wait for the replica"
+    REPLICA_NOT_AVAILABLE = 9, _REFRESH, _AWAIT_ELECTION
     MESSAGE_TOO_LARGE = 10, _SPLIT, "raise the topic's max.message.bytes, or make the row smaller"
     OFFSET_METADATA_TOO_LARGE = 12, _NONE, "shorten the metadata of the offset"
-    NETWORK_EXCEPTION = 13, _REFRESH, "the connection broke; check the network and the broker"
-    COORDINATOR_LOAD_IN_PROGRESS = 14, _RETRY, "wait for the coordinator"
-    COORDINATOR_NOT_AVAILABLE = 15, _RETRY, "wait for the coordinator"
-    NOT_COORDINATOR = 16, _RETRY, "the coordinator moved; retried automatically"
-    INVALID_TOPIC_EXCEPTION = 17, _NONE, "use a legal topic name: letters, digits, '.', '_' and '-'"
+    NETWORK_EXCEPTION = 13, _REFRESH, "check the network and the broker"
+    COORDINATOR_LOAD_IN_PROGRESS = 14, _RETRY, _AWAIT_COORDINATOR
+    COORDINATOR_NOT_AVAILABLE = 15, _RETRY, _AWAIT_COORDINATOR
+    NOT_COORDINATOR = 16, _RETRY, _AWAIT_COORDINATOR
+    INVALID_TOPIC_EXCEPTION = 17, _NONE, "use letters, digits, '.', '_' and '-'"
     RECORD_LIST_TOO_LARGE = 18, _NONE, "lower batch.size"
-    NOT_ENOUGH_REPLICAS = 19, _RETRY, "wait for more in-sync replicas, or lower min.insync.replicas"
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "wait for more in-sync replicas, or lower min.insync.replicas"
+    NOT_ENOUGH_REPLICAS = 19, _RETRY, _AWAIT_REPLICAS
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, _AWAIT_REPLICAS
     INVALID_REQUIRED_ACKS = 21, _NONE, "set acks to all, -1, 1 or 0"
-    ILLEGAL_GENERATION = 22, _NONE, "the group has a newer generation; rejoin it"
+    ILLEGAL_GENERATION = 22, _NONE, _REJOIN
     INCONSISTENT_GROUP_PROTOCOL = (
         23,
         _NONE,
-        "use a protocol that all members of the group support; see partition.assignment.strategy",
+        "give all members of the group a partition.assignment.strategy in common",
     )
-    INVALID_GROUP_ID = 24, _NONE, "set a name for the group"
-    UNKNOWN_MEMBER_ID = 25, _NONE, "the group has removed this member; rejoin it"
-    INVALID_SESSION_TIMEOUT = 26, _NONE, "set session.timeout.ms within the bounds of the broker"
-    REBALANCE_IN_PROGRESS = 27, _NONE, "the group is rebalancing; rejoin it"
+    INVALID_GROUP_ID = 24, _NONE, "name the group"
+    UNKNOWN_MEMBER_ID = 25, _NONE, _REJOIN
+    INVALID_SESSION_TIMEOUT = 26, _NONE, "set session.timeout.ms within the broker's bounds"
+    REBALANCE_IN_PROGRESS = 27, _NONE, _REJOIN
     TOPIC_AUTHORIZATION_FAILED = 29, _NONE, "grant WRITE on the topic to this user"
     GROUP_AUTHORIZATION_FAILED = 30, _NONE, "grant READ on the group to this user"
     CLUSTER_AUTHORIZATION_FAILED = 31, _FATAL, "grant IDEMPOTENT_WRITE on the cluster to this user"
-    INVALID_TIMESTAMP = 32, _NONE, "use a timestamp within the limits of the topic"
+    INVALID_TIMESTAMP = 32, _NONE, "use a timestamp within the topic's limits"
     UNSUPPORTED_SASL_MECHANISM = 33, _FATAL, "use a mechanism that the broker enables"
     ILLEGAL_SASL_STATE = 34, _FATAL, "check security.protocol on both sides"
-    UNSUPPORTED_VERSION = 35, _FATAL, "the broker does not speak this version of the request"
-    TOPIC_ALREADY_EXISTS = 36, _NONE, "the topic is already there"
+    UNSUPPORTED_VERSION = 35, _FATAL, "upgrade the broker"
+    TOPIC_ALREADY_EXISTS = 36, _NONE, "the topic exists"
     INVALID_PARTITIONS = 37, _NONE, "give at least one partition"
-    INVALID_REPLICATION_FACTOR = (
-        38,
-        _NONE,
-        "lower the replication factor, or start more brokers: each holds one replica",
-    )
+    INVALID_REPLICATION_FACTOR = 38, _NONE, "lower the replication factor, or start more brokers"
     INVALID_REPLICA_ASSIGNMENT = 39, _NONE, "correct the replica assignment"
     INVALID_CONFIG = 40, _NONE, "correct the topic's configuration"
-    NOT_CONTROLLER = 41, _RETRY, "the controller moved; ask again"
+    NOT_CONTROLLER = 41, _RETRY, "the controller moved"
     INVALID_REQUEST = 42, _NONE, "the request contradicts itself"
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, _NONE, "the topic's message format is too old"
-    POLICY_VIOLATION = 44, _NONE, "the broker's policy forbids it"
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, _RETRY, "an earlier batch is missing; retried in order"
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, _NONE, "upgrade the topic's message format"
+    POLICY_VIOLATION = 44, _NONE, "obey the broker's policy"
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, _RETRY, "an earlier batch is missing"
     DUPLICATE_SEQUENCE_NUMBER = 46, _SUCCESS, "the batch was already written"
     INVALID_PRODUCER_EPOCH = (
         47,
         _NONE,
-        "a newer producer took over, or the transaction exceeded transaction.timeout.ms; abort_transaction() shows which",
+        "a newer producer took over, or transaction.timeout.ms passed; abort_transaction() shows which",
     )
     INVALID_TXN_STATE = (
         48,
         _NONE,
-        "the transaction is over, perhaps by transaction.timeout.ms; close this producer, and write again with a new one",
+        "the transaction is over, perhaps by transaction.timeout.ms; write again with a new producer",
     )
     INVALID_PRODUCER_ID_MAPPING = (
         49,
         _FATAL,
-        "the transactional id has another producer id now: it was idle for longer than the brokers' "
-        "transactional.id.expiration.ms (7 days by default), or was taken over; close this producer, and create a new one",
+        "the transactional id was idle for transactional.id.expiration.ms (7 days by default), or taken over; create a new "
+        "producer",
     )
     INVALID_TRANSACTION_TIMEOUT = (
         50,
         _NONE,
-        "lower transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms",
+        "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms",
     )
-    CONCURRENT_TRANSACTIONS = 51, _RETRY, "wait for the previous transaction to end"
+    CONCURRENT_TRANSACTIONS = 51, _RETRY, _AWAIT_TRANSACTION
     TRANSACTION_COORDINATOR_FENCED = 52, _NONE, "the coordinator moved; use the new one"
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, _FATAL, "grant WRITE on the transactional id"
-    SECURITY_DISABLED = 54, _FATAL, "security features are off on the broker"
-    OPERATION_NOT_ATTEMPTED = 55, _NONE, "another partition of the same request was rejected"
+    SECURITY_DISABLED = 54, _FATAL, "the broker's security features are off"
+    OPERATION_NOT_ATTEMPTED = 55, _NONE, "another partition of the request was rejected"
     KAFKA_STORAGE_ERROR = 56, _REFRESH, "the broker's disk failed; see its log"
     SASL_AUTHENTICATION_FAILED = 58, _FATAL, "check user name and password"
-    UNKNOWN_PRODUCER_ID = 59, _NONE, "the broker no longer knows this producer; write again"
+    UNKNOWN_PRODUCER_ID = 59, _NONE, "write again"
     REASSIGNMENT_IN_PROGRESS = 60, _NONE, "wait for the reassignment"
-    NON_EMPTY_GROUP = 68, _NONE, "stop the members of the group first"
-    GROUP_ID_NOT_FOUND = 69, _NONE, "correct the name of the group"
+    NON_EMPTY_GROUP = 68, _NONE, "stop the group's members first"
+    GROUP_ID_NOT_FOUND = 69, _NONE, "correct the group's name"
     FETCH_SESSION_ID_NOT_FOUND = 70, _RETRY, "fetch without a session, or open a new one"
-    LISTENER_NOT_FOUND = 72, _REFRESH, "the leader has no listener of this name"
+    LISTENER_NOT_FOUND = 72, _REFRESH, "the leader lacks this listener"
     TOPIC_DELETION_DISABLED = 73, _NONE, "set delete.topic.enable on the broker"
-    FENCED_LEADER_EPOCH = 74, _REFRESH, "the leader moved; retried automatically"
-    UNKNOWN_LEADER_EPOCH = 75, _RETRY, "the broker's metadata is older than ours; retried"
-    UNSUPPORTED_COMPRESSION_TYPE = 76, _NONE, "the broker does not know this codec"
-    OFFSET_NOT_AVAILABLE = 78, _RETRY, "the new leader is catching up"
+    FENCED_LEADER_EPOCH = 74, _REFRESH, _LEADER_MOVED
+    UNKNOWN_LEADER_EPOCH = 75, _RETRY, _AWAIT_BROKER
+    UNSUPPORTED_COMPRESSION_TYPE = 76, _NONE, "use a codec that the broker knows"
+    OFFSET_NOT_AVAILABLE = 78, _RETRY, _AWAIT_BROKER
     MEMBER_ID_REQUIRED = 79, _NONE, "rejoin with the member id of the response"
-    PREFERRED_LEADER_NOT_AVAILABLE = 80, _REFRESH, "wait for the election"
-    GROUP_MAX_SIZE_REACHED = 81, _NONE, "remove a member from the group, or raise the broker's group.max.size"
-    FENCED_INSTANCE_ID = 82, _NONE, "give each member of the group its own group.instance.id"
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _REFRESH, "wait for a replica that is eligible as the leader"
-    ELECTION_NOT_NEEDED = 84, _REFRESH, "the leader is already elected; retried automatically"
-    GROUP_SUBSCRIBED_TO_TOPIC = 86, _NONE, "a member of the group still reads the topic"
-    INVALID_RECORD = 87, _NONE, "the broker found the record invalid; see its message"
-    UNSTABLE_OFFSET_COMMIT = 88, _RETRY, "wait for the end of the transaction"
-    THROTTLING_QUOTA_EXCEEDED = 89, _RETRY, "a quota is used up; retried later"
-    PRODUCER_FENCED = 90, _FATAL, "a newer producer with the same transactional id took over"
-    UNKNOWN_TOPIC_ID = 100, _REFRESH, "the topic was deleted or recreated; retried"
-    INCONSISTENT_TOPIC_ID = 103, _REFRESH, "the topic was recreated; retried"
-    TRANSACTIONAL_ID_NOT_FOUND = 105, _NONE, "the coordinator does not know the transactional id; it may have expired"
-    STALE_MEMBER_EPOCH = 113, _NONE, "the member's epoch is older than the group's; rejoin it"
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, _REFRESH, _AWAIT_ELECTION
+    GROUP_MAX_SIZE_REACHED = 81, _NONE, "remove a member, or raise the broker's group.max.size"
+    FENCED_INSTANCE_ID = 82, _NONE, "give each member its own group.instance.id"
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _REFRESH, _AWAIT_ELECTION
+    ELECTION_NOT_NEEDED = 84, _REFRESH, "the leader is elected"
+    GROUP_SUBSCRIBED_TO_TOPIC = 86, _NONE, "stop the group's readers of the topic"
+    INVALID_RECORD = 87, _NONE, "see the broker's message"
+    UNSTABLE_OFFSET_COMMIT = 88, _RETRY, _AWAIT_TRANSACTION
+    THROTTLING_QUOTA_EXCEEDED = 89, _RETRY, "a quota is used up"
+    PRODUCER_FENCED = 90, _FATAL, "a newer producer has the transactional id"
+    UNKNOWN_TOPIC_ID = 100, _REFRESH, _TOPIC_RECREATED
+    INCONSISTENT_TOPIC_ID = 103, _REFRESH, _TOPIC_RECREATED
+    TRANSACTIONAL_ID_NOT_FOUND = 105, _NONE, "correct the transactional id, or it has expired"
+    STALE_MEMBER_EPOCH = 113, _NONE, _REJOIN
     TRANSACTION_ABORTABLE = 120, _NONE, "abort the transaction and write again"
     INVALID_REGULAR_EXPRESSION = 128, _NONE, "correct the regular expression"
     REBOOTSTRAP_REQUIRED = 129, _REFRESH, "start again from the bootstrap servers"
