@@ -12,8 +12,8 @@ PAGE = """# Metrics of the embedded broker
 
 This page is made by `make docs` from the broker's counters. `pyproducer broker --metrics-port 9094` shows them at
 `http://127.0.0.1:9094/metrics` in Prometheus' text format; `LocalBroker(metrics_port=0)` takes a free port
-(`broker.metrics_port`). The last column is the metric of Pulsar or BookKeeper that counts the same; where theirs is a rate or a
-histogram, ours is a total.
+(`broker.metrics_port`). Names in `_total` are counters, the others gauges. The last column is the metric of Pulsar or BookKeeper
+that counts the same, perhaps as a rate or a histogram.
 
 **The default engine, `segments`, shows only the metrics with `heap` in their names, and of
 `pyproducer_broker_memory_limit_bytes` the publish buffer.** The page also has `pyproducer_broker_info`, the publish buffer
@@ -23,8 +23,8 @@ histogram, ours is a total.
 With `tiered`, each batch that a reader gets came from one tier: `read_fetched_total` = `tail_hit_total` +
 `write_cache_hit_active_total` + `write_cache_hit_flushing_total` + `read_cache_hit_total` + `entrylog_read_total`.
 
-| metric | kind | what | Pulsar or BookKeeper |
-|---|---|---|---|
+| metric | what | Pulsar or BookKeeper |
+|---|---|---|
 """
 
 
@@ -37,5 +37,5 @@ def broker_metrics_page() -> str:
 
 
 def _row(reading: MetricReading) -> str:
-    text, kind, counterpart = reading.meaning
-    return f"| `{reading.name}` | {kind.value} | {text} | {f'`{counterpart}`' if counterpart else ''} |"
+    text, _, counterpart = reading.meaning
+    return f"| `{reading.name}` | {text} | {f'`{counterpart}`' if counterpart else ''} |"

@@ -70,8 +70,8 @@ METRICS_PAGE = f"""# Metrics
 
 This page is made by `make docs` from the table in `spark_producer/metrics/names.py`.
 
-A producer keeps what Kafka's Java producer keeps, under the same names, units and groups, and some more in its own groups. Where
-Java counts oddly, `pyproducer-metrics` has a twin that counts plainly:
+A producer keeps the metrics of Kafka's Java producer, with the same names, units and groups, and its own. Where Java counts
+oddly, `pyproducer-metrics` has a twin:
 
 | what Java counts | twin |
 |---|---|
@@ -87,13 +87,13 @@ Java counts oddly, `pyproducer-metrics` has a twin that counts plainly:
 ## Windows
 
 `Producer.metrics()` gives all values by (group, name, tags). Totals never go back. Rates, averages and maxima are those of the
-last 30 to 90 seconds (`metrics.sample.window.ms`, `metrics.num.samples`). A rate is divided by at least 30 seconds, so a young
-one reads low, as in Java. Averages and maxima of nothing are NaN. Percentiles are of everything since the start, rounded up by 6
-% at most.
+last 30 to 90 seconds (`metrics.sample.window.ms`, `metrics.num.samples`). A rate is per second of its unit below, and divided by
+at least 30 seconds, so a young one reads low, as in Java. Averages and maxima of nothing are NaN. Percentiles are since the
+start, rounded up by 6 % at most.
 
 ## A write in Spark
 
-A task reports the metrics of its own time, from its first row to its last acknowledgement; the driver adds them up:
+A task reports its metrics from its first row to its last acknowledgement; the driver adds them up:
 
 | ends in | over the tasks of a write |
 |---|---|
@@ -103,8 +103,8 @@ A task reports the metrics of its own time, from its first row to its last ackno
 | `-max`, `metadata-age` | maximum |
 | `-p50`, `-p99`, `-p999` | of all values |
 
-A committed write is in the log `pyproducer`, for people, and as one line of JSON in `pyproducer.commit`, with offset ranges,
-counts and every metric. With Spark 4.1 and newer, from the driver:
+A committed write is in the log `pyproducer` as text, and in `pyproducer.commit` as a line of JSON with offset ranges, counts and
+every metric. With Spark 4.1 and newer, from the driver:
 
 ```python
 spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")  # first
@@ -127,16 +127,15 @@ After an [exactly-once](exactly_once.md) write `$.exactly_once` has `id`, `batch
 
 ## Bounds and costs
 
-The first {registry.MAX_NODES} nodes and {registry.MAX_TOPICS:,} topics have metrics of their own; later ones share the tag
-`{registry.OTHER_NODES}` or `{registry.OTHER_TOPICS}`.
+Nodes after the first {registry.MAX_NODES} share the tag `{registry.OTHER_NODES}`, topics after {registry.MAX_TOPICS:,}
+`{registry.OTHER_TOPICS}`.
 
-Values are counted per batch, request and turn of the I/O loop, never per record. A write of 110-byte records took 2.5 % more CPU
-with metrics in batches of 262,144 bytes, and 3.6 % more in batches of 16,384 bytes: 3.7 ns a record, 0.6 % of a write in Spark.
-For a task they take 0.04 ms to begin and 0.4 ms to read, in 2,137 bytes of commit message; with 1,000 topics 7.3 ms, 47.9 ms and
-160,713 bytes.
+Nothing is counted per record. A write of 110-byte records took 2.5 % more CPU with metrics in batches of 262,144 bytes, and 3.6 %
+more in batches of 16,384 bytes: 3.7 ns a record, 0.6 % of a write in Spark. A task takes 0.04 ms to begin them, 0.4 ms to read
+them, and 2,137 bytes of commit message; with 1,000 topics 7.3 ms, 47.9 ms and 160,713 bytes.
 
-Missing are Java's `app-info`, `txn-prepare-time-ns-total` (KIP-939) and connections by cipher. The other `txn-…-time-ns-total`
-are those of [`Producer`](transactions.md); how long an exactly-once commit took is `commit_ms` above.
+Missing are Java's `app-info`, `txn-prepare-time-ns-total` (KIP-939) and connections by cipher. `txn-…-time-ns-total` are of
+[`Producer`](transactions.md) alone.
 
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_producer.metrics.sensors import Tally
@@ -96,57 +96,56 @@ def _time(group: str, name: str, sensor: str, doc: str) -> list[Metric]:
 
 
 _BUFFERS = [
-    Metric(CLIENT, "waiting-threads", "waiting_threads", Stat.LEVEL, "threads", "threads that wait for buffer memory"),
+    Metric(CLIENT, "waiting-threads", "waiting_threads", Stat.LEVEL, "threads", "threads that wait for `buffer.memory`"),
     Metric(CLIENT, "buffer-total-bytes", "buffer_total_bytes", Stat.LEVEL, "bytes", "`buffer.memory`"),
-    Metric(CLIENT, "buffer-available-bytes", "buffer_available_bytes", Stat.LEVEL, "bytes", "the free bytes of `buffer.memory`"),
+    Metric(CLIENT, "buffer-available-bytes", "buffer_available_bytes", Stat.LEVEL, "bytes", "free bytes of `buffer.memory`"),
     Metric(
         CLIENT, "bufferpool-wait-ratio", "buffer-wait", Stat.RATIO, "ns/ns",
-        "time spent waiting for buffer memory, of all threads together, so it may exceed 1",
+        "share of time waiting for `buffer.memory`; above 1 if several threads wait",
     ),
-    *_time(CLIENT, "bufferpool-wait", "buffer-wait", "time spent waiting for buffer memory"),
-    *_meter(CLIENT, "buffer-exhausted", "buffer-exhausted", "waits", "waits for buffer memory that ran into `max.block.ms`"),
+    *_time(CLIENT, "bufferpool-wait", "buffer-wait", "time waiting for `buffer.memory`"),
+    *_meter(CLIENT, "buffer-exhausted", "buffer-exhausted", "waits", "waits for `buffer.memory` that exceeded `max.block.ms`"),
 ]  # fmt: skip
 
 _SENDING = [
     *_average(CLIENT, "batch-size", "batch-size", "bytes", "size of a batch as sent, at its drain"),
-    *_meter(CLIENT, "batch-split", "batch-split", "splits", "batches split because the broker found them too large"),
+    *_meter(CLIENT, "batch-split", "batch-split", "splits", "batches split, as too large for the broker"),
     Metric(
         CLIENT, "compression-rate-avg", "compression", Stat.AVG, "ratio",
-        "compressed divided by uncompressed bytes of a batch's records; all batches weigh the same in the average",
+        "compressed divided by uncompressed bytes of records, a mean over batches",
     ),
     *_average(CLIENT, "record-queue-time", "queue-time", "ms", "from a batch's creation to its drain"),
     *_average(CLIENT, "request-latency", "request-latency", "ms", "from a Produce request to its response"),
     *_meter(CLIENT, "record-send", "records-per-request", "records", "records drained; a retry counts again"),
     Metric(
         CLIENT, "records-per-request-avg", "records-per-request", Stat.AVG, "records",
-        "records per node and drain; a node that was ready but got nothing counts as 0",
+        "records per node and drain",
     ),
-    *_meter(CLIENT, "record-retry", "record-retry", "records", "records of batches that were queued again"),
+    *_meter(CLIENT, "record-retry", "record-retry", "records", "records of batches queued again"),
     *_meter(
         CLIENT, "record-error", "record-error", "records",
-        "records that failed, and 1 for each call that was refused; a batch that expired in flight and is then answered "
-        "with an error counts twice",
+        "records that failed, and 1 for each refused call",
     ),
     *_average(
         CLIENT, "record-size", "record-size", "bytes",
-        "the largest record of each batch, as an upper bound that contains the overhead of a batch: no mean over records",
+        "upper bound of each batch's largest record, the batch's overhead included",
     ),
     Metric(CLIENT, "requests-in-flight", "requests_in_flight", Stat.LEVEL, "requests", "requests without a response yet"),
-    Metric(CLIENT, "metadata-age", "metadata_age", Stat.AGE, "s", "since the last complete answer about the cluster"),
+    Metric(CLIENT, "metadata-age", "metadata_age", Stat.AGE, "s", "since the last complete metadata"),
     *_average(
         CLIENT, "produce-throttle-time", "throttle", "ms",
-        "how long the brokers asked to wait (KIP-219), in all responses that have the field, zeros included",
+        "waits that brokers asked for (KIP-219), zeros included",
     ),
-    *_time(CLIENT, "flush", "flush-time", "time spent in `flush`"),
-    *_time(CLIENT, "metadata-wait", "metadata-wait", "time spent waiting for the metadata of topics"),
+    *_time(CLIENT, "flush", "flush-time", "time in `flush`"),
+    *_time(CLIENT, "metadata-wait", "metadata-wait", "time waiting for metadata of topics"),
 ]  # fmt: skip
 
 _TRANSACTIONS = [
-    *_time(CLIENT, "txn-init", "txn-init-time", "time spent in `init_transactions`"),
-    *_time(CLIENT, "txn-begin", "txn-begin-time", "time spent in `begin_transaction`"),
-    *_time(CLIENT, "txn-send-offsets", "txn-send-offsets-time", "time spent in `send_offsets_to_transaction`"),
-    *_time(CLIENT, "txn-commit", "txn-commit-time", "time spent in `commit_transaction`"),
-    *_time(CLIENT, "txn-abort", "txn-abort-time", "time spent in `abort_transaction`"),
+    *_time(CLIENT, "txn-init", "txn-init-time", "time in `init_transactions`"),
+    *_time(CLIENT, "txn-begin", "txn-begin-time", "time in `begin_transaction`"),
+    *_time(CLIENT, "txn-send-offsets", "txn-send-offsets-time", "time in `send_offsets_to_transaction`"),
+    *_time(CLIENT, "txn-commit", "txn-commit-time", "time in `commit_transaction`"),
+    *_time(CLIENT, "txn-abort", "txn-abort-time", "time in `abort_transaction`"),
 ]
 """Tasks of an exactly-once write begin and end their transactions otherwise, and add nothing there."""
 
@@ -161,17 +160,17 @@ _CONNECTIONS = [
     *_meter(CLIENT, "failed-reauthentication", "reauthentication-failure", "connections", "repeated logins that failed"),
     Metric(
         CLIENT, "successful-authentication-no-reauth-total", "authentication-once", Stat.TOTAL, "connections",
-        "logins at brokers that do not let them be repeated (KIP-368)",
+        "logins that cannot be repeated (KIP-368)",
     ),
-    *_average(CLIENT, "reauthentication-latency", "reauthentication", "ms", "how long a repeated login took"),
+    *_average(CLIENT, "reauthentication-latency", "reauthentication", "ms", "a repeated login"),
     *_meter(CLIENT, "network-io", "network-io", "operations", "reads and writes on all sockets"),
-    *_meter(CLIENT, "select", "select", "selects", "times the I/O thread asked for ready sockets", events=True),
-    Metric(CLIENT, "io-wait-time-ns-avg", "select", Stat.AVG, "ns", "one wait of the I/O thread for ready sockets"),
-    Metric(CLIENT, "io-wait-ratio", "select", Stat.RATIO, "ns/ns", "share of its time that the I/O thread waits"),
-    Metric(CLIENT, "io-wait-time-ns-total", "select", Stat.TOTAL, "ns", "time that the I/O thread waited"),
-    Metric(CLIENT, "io-time-ns-avg", "io-time", Stat.AVG, "ns", "reading and writing after one such wait"),
-    Metric(CLIENT, "io-ratio", "io-time", Stat.RATIO, "ns/ns", "share of its time that the I/O thread reads and writes"),
-    Metric(CLIENT, "io-time-ns-total", "io-time", Stat.TOTAL, "ns", "time that the I/O thread read and wrote"),
+    *_meter(CLIENT, "select", "select", "selects", "the I/O thread's waits for ready sockets", events=True),
+    Metric(CLIENT, "io-wait-time-ns-avg", "select", Stat.AVG, "ns", "one wait for ready sockets"),
+    Metric(CLIENT, "io-wait-ratio", "select", Stat.RATIO, "ns/ns", "share of time waiting for ready sockets"),
+    Metric(CLIENT, "io-wait-time-ns-total", "select", Stat.TOTAL, "ns", "time waiting for ready sockets"),
+    Metric(CLIENT, "io-time-ns-avg", "io-time", Stat.AVG, "ns", "reading and writing after one wait"),
+    Metric(CLIENT, "io-ratio", "io-time", Stat.RATIO, "ns/ns", "share of time reading and writing"),
+    Metric(CLIENT, "io-time-ns-total", "io-time", Stat.TOTAL, "ns", "time reading and writing"),
 ]  # fmt: skip
 
 
@@ -196,26 +195,26 @@ _TOPIC = [
     *_meter(TOPIC, "byte", "batch-size", "bytes", "bytes of the batches drained, as sent"),
     Metric(
         TOPIC, "compression-rate", "compression", Stat.AVG, "ratio",
-        "compressed divided by uncompressed bytes of a batch's records; all batches weigh the same in the average",
+        "compressed divided by uncompressed bytes of records, a mean over batches",
     ),
-    *_meter(TOPIC, "record-retry", "record-retry", "records", "records of batches that were queued again"),
+    *_meter(TOPIC, "record-retry", "record-retry", "records", "records of batches queued again"),
     *_meter(TOPIC, "record-error", "record-error", "records", "records that failed"),
 ]  # fmt: skip
 
 _TWINS = [
-    *_meter(OWN, "record-delivered", "delivered", "records", "records acknowledged; each counts once, however often it was sent"),
+    *_meter(OWN, "record-delivered", "delivered", "records", "records acknowledged, each once"),
     *_meter(OWN, "byte-delivered", "delivered-bytes", "bytes", "bytes of acknowledged batches, as sent"),
     Metric(OWN, "batch-delivered-total", "delivered-bytes", Stat.COUNT_TOTAL, "batches", "batches acknowledged"),
-    *_meter(OWN, "record-failed", "failed", "records", "records that were accepted and then failed; each counts once"),
+    *_meter(OWN, "record-failed", "failed", "records", "records accepted that then failed, each once"),
     *_meter(OWN, "record-rejected", "record-rejected", "records", "rows that went to the dead-letter topic"),
-    Metric(OWN, "batch-retry-total", "record-retry", Stat.COUNT_TOTAL, "batches", "batches that were queued again"),
-    Metric(OWN, "record-bytes-avg", "record-bytes", Stat.AVG, "bytes", "encoded, uncompressed bytes of a record: a mean"),
+    Metric(OWN, "batch-retry-total", "record-retry", Stat.COUNT_TOTAL, "batches", "batches queued again"),
+    Metric(OWN, "record-bytes-avg", "record-bytes", Stat.AVG, "bytes", "encoded, uncompressed bytes of a record"),
     Metric(OWN, "record-bytes-max", "record-largest", Stat.MAX, "bytes", "encoded, uncompressed bytes of the largest record"),
     Metric(
         OWN, "compression-ratio", "compressed-bytes", Stat.AVG, "ratio",
-        "all compressed bytes of records divided by all uncompressed ones",
+        "all compressed divided by all uncompressed bytes of records",
     ),
-    *_average(OWN, "records-per-produce-request", "records-per-produce", "records", "records of a request that was sent"),
+    *_average(OWN, "records-per-produce-request", "records-per-produce", "records", "records of a sent request"),
     *_average(OWN, "throttled-time", "throttled", "ms", "waits that brokers asked for, without zeros"),
     Metric(OWN, "throttled-time-total", "throttled", Stat.TOTAL, "ms", "waits that brokers asked for"),
     *_average(OWN, "record-latency", "record-latency", "ms", "from a batch's creation to its acknowledgement, by record"),
@@ -227,7 +226,7 @@ _TWINS = [
 
 _OWN_TOPIC = _meter(
     OWN_TOPIC, "record-rejected", "record-rejected", "records",
-    "rows for the topic that went to the dead-letter topic; `(none)` stands for rows without a topic",
+    "rows for the topic that went to the dead-letter topic; `(none)`: rows without a topic",
 )  # fmt: skip
 
 METRICS: tuple[Metric, ...] = (
@@ -256,7 +255,7 @@ def render_markdown() -> str:
         OWN_TOPIC: "the same for each topic, tag `topic`",
     }
     return "\n".join(
-        f"## `{group}`: {title}\n\n{_table(row for row in METRICS if row.group == group)}"
+        f"## `{group}`: {title}\n\n{(_list if group == NODE else _table)([row for row in METRICS if row.group == group])}"
         for group, title in titles.items()
     )
 
@@ -264,9 +263,19 @@ def render_markdown() -> str:
 def _table(rows: Iterable[Metric]) -> str:
     """Return a table in which metrics that say the same of one event share a row."""
     lines = ["| metric | unit | what it is |", "|---|---|---|"]
-    for (doc, _), group in itertools.groupby(rows, lambda row: (row.doc, row.name.rpartition("-")[0])):
-        first, *others = group
-        names = ", ".join([f"`{first.name}`", *(f"`-{row.name.rpartition('-')[2]}`" for row in others)])
-        units = ", ".join(dict.fromkeys(row.unit for row in (first, *others)))
-        lines.append(f"| {names} | {units} | {doc} |")
+    lines += [f"| {_names(group)} | {group[-1].unit} | {group[0].doc} |" for group in _of_one_event(rows)]
     return "\n".join(lines) + "\n"
+
+
+def _list(rows: Iterable[Metric]) -> str:
+    """Return the names of metrics that an earlier table explains."""
+    return f"As above: {'; '.join(map(_names, _of_one_event(rows)))}.\n"
+
+
+def _of_one_event(rows: Iterable[Metric]) -> list[list[Metric]]:
+    """Return the metrics in groups that say the same of one event. The last one has the unit without `/s`."""
+    return [list(group) for _, group in itertools.groupby(rows, lambda row: (row.doc, row.name.rpartition("-")[0]))]
+
+
+def _names(group: Sequence[Metric]) -> str:
+    return ", ".join([f"`{group[0].name}`", *(f"`-{row.name.rpartition('-')[2]}`" for row in group[1:])])

@@ -112,7 +112,7 @@ def _gauge(text: str, counterpart: str = "") -> MetricDescription:
 def heap_readings(counts: HeapCounts) -> Iterator[MetricReading]:
     """Yield the numbers of objects, and their estimated memory."""
     for name, count, _ in counts.parts():
-        text = f"{name.replace('_', ' ')} that the broker keeps in memory"
+        text = f"{name.replace('_', ' ')} in memory"
         yield reading(f"heap_{name}", count, _gauge(text, _PULSAR_METRICS.get(name, "")))
     objects = _gauge("bytes that Python's objects take, estimated", "jvm_memory_bytes_used")
     yield reading("heap_estimated_bytes", counts.bytes, objects)

@@ -19,13 +19,13 @@ class TailCounters:
 
     hit: int = counter("entries read from the tail cache", "pulsar_ml_cache_hits_rate")
     hit_bytes: int = counter("bytes read from the tail cache", "pulsar_ml_cache_hits_throughput")
-    miss: int = counter("entries that were fetched and not in the tail cache", "pulsar_ml_cache_misses_rate")
-    miss_bytes: int = counter("bytes that were fetched and not in the tail cache", "pulsar_ml_cache_misses_throughput")
+    miss: int = counter("entries fetched that the tail cache lacked", "pulsar_ml_cache_misses_rate")
+    miss_bytes: int = counter("bytes fetched that the tail cache lacked", "pulsar_ml_cache_misses_throughput")
     insert: int = counter("entries put into the tail cache", "pulsar_ml_cache_inserted_entries_total")
-    evict_size: int = counter("entries dropped because the tail cache was full", "pulsar_ml_cache_evictions")
-    evict_ttl: int = counter("entries dropped because they were too old", "pulsar_ml_cache_evicted_entries_total")
-    evict_cursor: int = counter("entries dropped because every active cursor had read them")
-    invalidated: int = counter("entries dropped because of an error, or because their log was deleted")
+    evict_size: int = counter("entries dropped as the tail cache was full", "pulsar_ml_cache_evictions")
+    evict_ttl: int = counter("entries dropped as too old", "pulsar_ml_cache_evicted_entries_total")
+    evict_cursor: int = counter("entries dropped as read by every active cursor")
+    invalidated: int = counter("entries dropped after an error, or with their log")
     bytes: int = gauge("bytes of the entries in the tail cache", "pulsar_ml_cache_used_size")
     entries: int = gauge("entries in the tail cache", "pulsar_ml_cache_entries")
 
@@ -34,34 +34,34 @@ class TailCounters:
 class CursorCounters:
     """Counters of the partitions with a durable cursor: those whose readers are near the end, and the others."""
 
-    active: int = gauge("partitions with a durable cursor that lags less than the threshold")
-    inactive: int = gauge("partitions with a durable cursor that no reader reads near the end")
+    active: int = gauge("partitions with a durable cursor near the end")
+    inactive: int = gauge("partitions with a durable cursor far from the end")
 
 
 @dataclass
 class WriteCacheCounters:
     """Counters of the write cache."""
 
-    hit_active: int = counter("entries read from the half that is written to", "bookie_write_cache_hits")
-    hit_flushing: int = counter("entries read from the half that is being flushed", "bookie_write_cache_hits")
-    miss: int = counter("entries that neither half had", "bookie_write_cache_misses")
+    hit_active: int = counter("entries read from the half being written", "bookie_write_cache_hits")
+    hit_flushing: int = counter("entries read from the half being flushed", "bookie_write_cache_hits")
+    miss: int = counter("entries that both halves lacked", "bookie_write_cache_misses")
     bytes: int = gauge("bytes in both halves", "bookie_write_cache_size")
     entries: int = gauge("entries in both halves", "bookie_write_cache_count")
-    swaps: int = counter("times that the halves were swapped")
-    throttled: int = counter("times that requests began to wait for space", "bookie_throttled_write")
-    rejected: int = counter("batches refused because there was no space", "bookie_rejected_write_requests")
+    swaps: int = counter("swaps of the halves")
+    throttled: int = counter("waits of requests for space", "bookie_throttled_write")
+    rejected: int = counter("batches refused for lack of space", "bookie_rejected_write_requests")
 
 
 @dataclass
 class FlushCounters:
     """Counters of the flushes of a half to the entry log and the index."""
 
-    count: int = counter("flushes that were completed", "bookie_flush")
+    count: int = counter("completed flushes", "bookie_flush")
     bytes: int = counter("bytes flushed", "bookie_flush_size")
-    us: int = counter("microseconds spent in flushes that were completed", "bookie_flush")
-    entrylog_us: int = counter("microseconds spent writing and forcing entry logs", "bookie_flush_entrylog")
-    index_us: int = counter("microseconds spent adding to the index", "bookie_flush_locations_index")
-    failed: int = counter("flushes that failed; the same half is flushed again")
+    us: int = counter("microseconds in completed flushes", "bookie_flush")
+    entrylog_us: int = counter("microseconds writing and forcing entry logs", "bookie_flush_entrylog")
+    index_us: int = counter("microseconds adding to the index", "bookie_flush_locations_index")
+    failed: int = counter("failed flushes, which are repeated")
 
 
 @dataclass
@@ -69,10 +69,10 @@ class ReadCacheCounters:
     """Counters of the read cache, which read-ahead fills."""
 
     hit: int = counter("entries read from the read cache", "bookie_read_cache_hits")
-    miss: int = counter("entries that the read cache did not have", "bookie_read_cache_misses")
+    miss: int = counter("entries that the read cache lacked", "bookie_read_cache_misses")
     insert: int = counter("entries put into the read cache")
-    evict: int = counter("entries dropped because their segment was reused")
-    too_large: int = counter("entries larger than a segment, which are never cached")
+    evict: int = counter("entries dropped as their segment was reused")
+    too_large: int = counter("entries too large to be cached")
     entries: int = gauge("entries in the read cache", "bookie_read_cache_count")
     bytes: int = gauge("bytes of the entries in the read cache", "bookie_read_cache_size")
 
@@ -81,15 +81,15 @@ class ReadCacheCounters:
 class ReadAheadCounters:
     """Counters of read-ahead: entries that are read because those before them were requested."""
 
-    batches: int = counter("times that entries were read ahead", "bookie_readahead_batch_count")
+    batches: int = counter("read-aheads", "bookie_readahead_batch_count")
     entries: int = counter("entries read ahead", "bookie_readahead_batch_count")
     bytes: int = counter("bytes read ahead", "bookie_readahead_batch_size")
-    us: int = counter("microseconds spent reading ahead", "bookie_readahead_time")
-    stop_count: int = counter("read-aheads that ended at the maximum number of entries")
-    stop_bytes: int = counter("read-aheads that ended at the maximum number of bytes")
-    stop_other_log: int = counter("read-aheads that ended at an entry of another partition")
-    stop_gap: int = counter("read-aheads that ended at a gap in the offsets")
-    stop_end: int = counter("read-aheads that ended at the end of a file, or at damage")
+    us: int = counter("microseconds reading ahead", "bookie_readahead_time")
+    stop_count: int = counter("read-aheads that ended at the maximum of entries")
+    stop_bytes: int = counter("read-aheads that ended at the maximum of bytes")
+    stop_other_log: int = counter("read-aheads that ended at another partition")
+    stop_gap: int = counter("read-aheads that ended at a gap")
+    stop_end: int = counter("read-aheads that ended at damage or the end of a file")
 
 
 @dataclass
@@ -97,7 +97,7 @@ class IndexCounters:
     """Counters of the location index."""
 
     lookup: int = counter("lookups of a location", "bookie_read_locations_index_time")
-    us: int = counter("microseconds spent in lookups", "bookie_read_locations_index_time")
+    us: int = counter("microseconds in lookups", "bookie_read_locations_index_time")
     rows: int = gauge("locations in the index", "bookie_entries_count")
     block_cache_bytes: int = gauge("bytes of the index in memory")
 
@@ -108,18 +108,18 @@ class EntryLogCounters:
 
     read: int = counter("requested entries read from entry logs", "bookie_read_entrylog_time")
     read_bytes: int = counter("bytes of requested entries read from entry logs")
-    read_page_cache: int = counter("requested entries that were in the page cache of the operating system")
-    read_disk: int = counter("requested entries that were read from the disk")
-    read_us: int = counter("microseconds spent reading requested entries", "bookie_read_entrylog_time")
+    read_page_cache: int = counter("requested entries in the page cache")
+    read_disk: int = counter("requested entries read from the disk")
+    read_us: int = counter("microseconds reading requested entries", "bookie_read_entrylog_time")
 
 
 @dataclass
 class ReadPathCounters:
     """Counters of all reads."""
 
-    fetched: int = counter("entries returned to readers, from all tiers", "bookkeeper_server_READ_ENTRY_REQUEST")
-    fetched_bytes: int = counter("bytes returned to readers, from all tiers", "bookie_READ_BYTES")
-    catchup_bytes: int = counter("bytes returned from the read cache and from entry logs, to readers far from the end")
+    fetched: int = counter("entries returned to readers", "bookkeeper_server_READ_ENTRY_REQUEST")
+    fetched_bytes: int = counter("bytes returned to readers", "bookie_READ_BYTES")
+    catchup_bytes: int = counter("bytes returned from the read cache and entry logs")
 
 
 @dataclass

@@ -14,27 +14,27 @@ class JournalCounters:
     """Counters of the journal and its group commit, since it was opened. Entries are record batches."""
 
     added: int = counter("entries put into the journal", "bookie_journal_JOURNAL_ADD_ENTRY")
-    added_bytes: int = counter("bytes of the entries put into the journal")
-    queue: int = gauge("entries that wait to be written", "bookie_journal_JOURNAL_QUEUE_SIZE")
-    memory: int = gauge("bytes of entries that are not confirmed yet", "bookie_journal_JOURNAL_MEMORY_USED")
+    added_bytes: int = counter("bytes put into the journal")
+    queue: int = gauge("entries waiting to be written", "bookie_journal_JOURNAL_QUEUE_SIZE")
+    memory: int = gauge("bytes of unconfirmed entries", "bookie_journal_JOURNAL_MEMORY_USED")
     written_bytes: int = counter("bytes written, padding and headers included", "bookie_journal_JOURNAL_WRITE_BYTES")
     padding_bytes: int = counter("bytes of padding, which end each group")
     flush_max_wait: int = counter(
-        "groups written because the oldest entry had waited", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_WAIT"
+        "groups written as the oldest entry had waited", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_WAIT"
     )
     flush_max_outstanding_bytes: int = counter(
-        "groups written because they were large", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES"
+        "groups written as large", "bookie_journal_JOURNAL_NUM_FLUSH_MAX_OUTSTANDING_BYTES"
     )
     flush_empty_queue: int = counter(
-        "groups written because the queue was empty", "bookie_journal_JOURNAL_NUM_FLUSH_EMPTY_QUEUE"
+        "groups written as the queue was empty", "bookie_journal_JOURNAL_NUM_FLUSH_EMPTY_QUEUE"
     )
-    flush_asked: int = counter("groups written because a flush or a force waited for them")
+    flush_asked: int = counter("groups written for a waiting flush or force")
     forces: int = counter("forces, each of which commits groups", "bookie_journal_JOURNAL_SYNC")
-    force_us: int = counter("microseconds spent in forces", "bookie_journal_JOURNAL_SYNC")
-    forced_groups: int = counter("groups that were forced", "bookie_journal_JOURNAL_FORCE_WRITE_GROUPING_COUNT")
-    forced_entries: int = counter("entries that were forced", "bookie_journal_JOURNAL_FORCE_WRITE_BATCH_ENTRIES")
+    force_us: int = counter("microseconds in forces", "bookie_journal_JOURNAL_SYNC")
+    forced_groups: int = counter("forced groups", "bookie_journal_JOURNAL_FORCE_WRITE_GROUPING_COUNT")
+    forced_entries: int = counter("forced entries", "bookie_journal_JOURNAL_FORCE_WRITE_BATCH_ENTRIES")
     dropped_bytes: int = counter("bytes of forced journal dropped from the page cache")
-    rolls: int = counter("files that were ended because they were large")
+    rolls: int = counter("files ended as large")
 
     @property
     def groups(self) -> Mapping[Trigger, int]:
