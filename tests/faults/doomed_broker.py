@@ -73,7 +73,7 @@ def serve_until_killed(directory: Path, port: int, sync: bool, engine: str) -> N
     with LocalBroker(directory, port=port, settings=settings, open_storage=opened):
         print("ready", flush=True)
         while True:
-            time.sleep(0.05)
+            time.sleep(0.05)  # between two reports; the test kills this process
             for each in (storage.engine for storage in tiers):
                 collected = each.ledgers[0].collector.counters
                 print("did", each.flusher.counters.count, collected.deleted, collected.compacted, flush=True)

@@ -7,7 +7,6 @@ Must not know: which fault it is.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.conftest import Broker
 from tests.spark.frames import session_settings, write
 from tests.support.read_back import Row, read_topic
+from tests.support.waiting import wait_until
 
 SECONDS = 120.0
 TASKS = 2
@@ -44,10 +44,7 @@ def paced_rows(spark: SparkSession, gate: Path, partitions: int) -> DataFrame:
         for task in tasks:
             for number in range(2 * HALF):
                 if number == HALF:
-                    deadline = time.monotonic() + limit
-                    while not Path(name).exists():
-                        assert time.monotonic() < deadline, "the gate did not open"
-                        time.sleep(0.02)
+                    wait_until(lambda: Path(name).exists(), "the gate opens", seconds=limit)
                 yield f"{task} {number} {PADDING}", number % partitions
 
     source = spark.sparkContext.parallelize(range(TASKS), TASKS).mapPartitions(rows)
@@ -107,12 +104,14 @@ class PacedWrite:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Until `condition` holds, as long as the write goes on."""
-        deadline = time.monotonic() + SECONDS
-        while not condition():
-            if not self.running:
-                raise AssertionError(f"the write ended before {what}") from self._error
-            assert time.monotonic() < deadline, f"waited for {what} in vain"
-            time.sleep(0.02)
+        wait_until(
+            condition,
+            what,
+            seconds=SECONDS,
+            pause=0.02,
+            more=lambda: repr(self._error),
+            ended=lambda: not self.running,
+        )
 
     def open_gate(self) -> None:
         """Let the second half come."""

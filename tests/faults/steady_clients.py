@@ -16,6 +16,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaConsumer
 from kafka.errors import KafkaConnectionError
 
+from tests.support.waiting import poll
+
 SECONDS: Final = 60.0
 _FILLER: Final = b"." * 400
 _BURST: Final = 10
@@ -133,12 +135,8 @@ class ReadingGroup:
 
     def read_to(self, ends: Mapping[Partition, int]) -> None:
         """Return when everything was read to `ends`, or time is up, which is an error."""
-        deadline = time.monotonic() + SECONDS
-        while any(self.seen[partition] < end for partition, end in ends.items()):
-            if time.monotonic() > deadline:
-                self.errors.append(f"read to {self.seen}, not to {dict(ends)}")
-                return
-            time.sleep(0.05)
+        if not poll(lambda: all(self.seen[partition] >= end for partition, end in ends.items()), seconds=SECONDS):
+            self.errors.append(f"read to {self.seen}, not to {dict(ends)}")
 
     def close(self) -> None:
         """Stop reading, and leave the group."""
@@ -151,7 +149,7 @@ class ReadingGroup:
             try:
                 polled = self._consumer.poll(timeout_ms=2000)
             except KafkaConnectionError:  # kafka-python raises when nobody listens while it looks for the coordinator
-                time.sleep(0.02)
+                time.sleep(0.02)  # until somebody listens again, or `close`
                 continue
             for place, records in polled.items():
                 for record in records:

@@ -145,17 +145,18 @@ METADATA = 3
 
 def test_a_new_topic_is_waited_for_however_late_the_broker_is(topic: str) -> None:
     """Brokers create a topic after they have said that it is unknown; max.block.ms is for both waits."""
-    with FaultProxy() as proxy, Producer({"bootstrap.servers": proxy.address}) as producer:
-        begun = time.monotonic()
-        with ThreadPoolExecutor(1) as pool:
-            written = pool.submit(producer.send, topic, b"value")
-            while time.monotonic() < begun + 2.5:
-                time.sleep(0.05)
-            with local_broker(advertised=(proxy.host, proxy.port), auto_create_topics=False) as broker:
-                proxy.target = (proxy.host, broker.port)
-                proxy.wait_for_requests(METADATA, 2)
-                broker.create_topic(topic, 1)
-                assert written.result(SECONDS).result(SECONDS).offset == 0
+    with (
+        FaultProxy() as proxy,
+        Producer({"bootstrap.servers": proxy.address}) as producer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        written = pool.submit(producer.send, topic, b"value")
+        time.sleep(2.5)  # how late the broker is
+        with local_broker(advertised=(proxy.host, proxy.port), auto_create_topics=False) as broker:
+            proxy.target = (proxy.host, broker.port)
+            proxy.wait_for_requests(METADATA, 2)
+            broker.create_topic(topic, 1)
+            assert written.result(SECONDS).result(SECONDS).offset == 0
 
 
 def test_one_address_that_answers_is_enough(spark: SparkSession, kafka_three: KafkaCluster, topic: str) -> None:

@@ -24,6 +24,7 @@ from spark_producer.broker.memory.sizes import MIB
 from spark_producer.protocol import PRODUCE, messages
 from tests.faults.measured_broker import BUDGETS
 from tests.support.processes import ChildProcess
+from tests.support.waiting import wait_until
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import framed
 
@@ -47,12 +48,14 @@ class Measured:
     def __init__(self, home: Path, disk: str) -> None:
         command = [sys.executable, "-m", "tests.faults.measured_broker", str(home / "data"), disk]
         self._process = ChildProcess(command, home / "broker.log")
-        deadline = time.monotonic() + SECONDS
-        while not (said := self._process.output.read_text()).endswith("\n"):
-            assert self._process.exit_code is None, self._process.tail()
-            assert time.monotonic() < deadline, self._process.tail()
-            time.sleep(0.05)
-        self.port = int(said.split()[-1])
+        wait_until(
+            lambda: self._process.output.read_text().endswith("\n"),
+            "the broker's port",
+            seconds=SECONDS,
+            more=self._process.tail,
+            ended=self._process.has_ended,
+        )
+        self.port = int(self._process.output.read_text().split()[-1])
         self.kill = self._process.kill
 
     @property
@@ -126,7 +129,7 @@ def test_memory_stays_flat_below_readers_near_the_end_and_far_behind(tmp_path: P
             thread.start()
         seen = []
         for _ in range(int(SOUND_SECONDS)):
-            time.sleep(1)
+            time.sleep(1)  # the interval of the samples
             seen.append(broker.resident)
         ending.set()
         for thread in load:
@@ -151,7 +154,7 @@ def write(address: str, ending: threading.Event, counts: dict[str, int]) -> None
         except BufferError:
             producer.poll(0.05)
         if counts["written"] % 500 == 0:
-            time.sleep(0.05)
+            time.sleep(0.05)  # the pace of the load
     producer.flush(SECONDS)
 
 

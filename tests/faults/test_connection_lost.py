@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.faults.paced import PacedWrite, assert_exactly_once_in_order
 from tests.spark.frames import write
 from tests.support.proxy import Cut, Direction, FaultProxy
 from tests.support.read_back import read_topic
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("proxied", KAFKA_4_FIRST[:2], indirect=True)]
 PRODUCE = 0
@@ -54,11 +54,14 @@ def test_a_connection_that_breaks(
         before = proxied.proxy.accepted
         fault(proxied.proxy)
         paced.open_gate()
+
         # What is cut may still have been the connection by which the test looked for the first rows.
-        while proxied.proxy.accepted == before and paced.running:
+        def reconnected() -> bool:
             if fault in CUTS and not proxied.proxy.faults.cut_after:
                 fault(proxied.proxy)
-            time.sleep(0.01)
+            return proxied.proxy.accepted > before or not paced.running
+
+        wait_until(reconnected, "another connection, or the end of the write")
         paced.finish()
         assert proxied.proxy.accepted > before, "no connection had to be made again"
     assert_exactly_once_in_order(proxied, topic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from spark_producer.accumulator import TableMetadata
 from spark_producer.producer import parts_of
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_columns import read_columns
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 ROWS, PIECE, KEYS = 3_000_000, 10_000, 1_000
@@ -55,11 +55,14 @@ class Writing(threading.Thread):
 
     def wait_until(self, sent: int) -> None:
         """Until it has handed over so many rows."""
-        deadline = time.monotonic() + SECONDS
-        while self.sent < sent:
-            assert self.error is None, repr(self.error)
-            assert time.monotonic() < deadline, f"{self.sent} of {sent} rows within {SECONDS:g} s"
-            time.sleep(0.002)
+        wait_until(
+            lambda: self.sent >= sent,
+            f"{sent} rows are handed over",
+            seconds=SECONDS,
+            pause=0.002,
+            more=lambda: f"{self.sent} rows, {self.error!r}",
+            ended=lambda: self.error is not None,
+        )
 
     def _may_write(self, first: int) -> bool:
         return first < self.limit

@@ -21,6 +21,7 @@ from tests.support.campaigns import sample_and_campaign
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 from tests.support.read_back import read_topic
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -41,11 +42,8 @@ class Doomed:
 
     def until(self, condition: Any) -> None:
         """Wait until it is so, while the broker lives."""
-        deadline = time.monotonic() + SECONDS
-        while not condition():
-            assert self._process.exit_code is None, self._process.tail()
-            assert time.monotonic() < deadline, self._process.tail()
-            time.sleep(0.02)
+        process = self._process
+        wait_until(condition, "this life's work", seconds=SECONDS, more=process.tail, ended=process.has_ended)
 
     def recovered(self) -> dict[Partition, int]:
         """The high watermark of each partition when the broker began to serve."""
@@ -86,7 +84,7 @@ def live(
     written, read = producer.total, group.total
     enough = RECORDS_OF_A_LIFE
     broker.until(lambda: producer.errors or group.errors or (producer.total > written + enough and group.total > read))
-    time.sleep(random.Random(life).uniform(0, 0.3))
+    time.sleep(random.Random(life).uniform(0, 0.3))  # a random moment to die
     done = broker.kill()
     assert not producer.errors, (life, producer.errors[:5])
     assert not group.errors, (life, group.errors[:5])

@@ -17,6 +17,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
 from spark_producer.producer import Producer
 from tests.interop.broker_records import SECONDS
 from tests.support.kafka_node import KAFKA_4, run_tool
+from tests.support.waiting import wait_until
 
 KEYS = 5
 ROUNDS = 60
@@ -80,10 +81,7 @@ def write_rounds(local: LocalBroker) -> dict[int, tuple[bytes, bytes]]:
 
 
 def wait_until_compacted(local: LocalBroker) -> None:
-    deadline = time.monotonic() + SECONDS
-    while earliest_record(local) < KEYS * ROUNDS // 2:
-        assert time.monotonic() < deadline, "nothing was compacted"
-        time.sleep(0.05)
+    wait_until(lambda: earliest_record(local) >= KEYS * ROUNDS // 2, "compaction", seconds=SECONDS, pause=0.05)
 
 
 def earliest_record(local: LocalBroker) -> int:

@@ -33,6 +33,7 @@ from spark_producer.protocol import (
 )
 from spark_producer.record import batch_v2
 from tests.conftest import Broker
+from tests.support.waiting import wait_until
 
 DEADLINE = 30.0
 PARTITIONS = 2
@@ -75,7 +76,7 @@ class Wire:
                     (answer,) = rows
             if answer.error_code not in UNSETTLED or time.monotonic() > deadline:
                 return answer
-            time.sleep(0.05)
+            time.sleep(0.05)  # the request is sent again, and its last response is what the test looks at
 
     def versions(self, api: AnyApi) -> list[int]:
         lowest, highest = self.ranges[api.key]
@@ -216,7 +217,6 @@ def test_the_blocking_client(broker: Broker, topic: str) -> None:
         create = messages.CreateTopicsRequest((messages.CreatableTopic(topic, PARTITIONS, 1),))
         assert client.request(CREATE_TOPICS, create).topics[0].error_code == 0
         broker_ids = {row.node_id for row in client.metadata([]).brokers}
-        deadline = time.monotonic() + DEADLINE
-        while client.metadata([topic]).topics[0].error_code and time.monotonic() < deadline:
-            time.sleep(0.05)  # the broker may learn of a topic later than its controller
+        # The broker may learn of a topic later than its controller.
+        wait_until(lambda: not client.metadata([topic]).topics[0].error_code, "the topic", seconds=DEADLINE)
         assert client.wait_for_topic(topic, partition=PARTITIONS - 1)[PARTITIONS - 1] in broker_ids

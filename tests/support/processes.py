@@ -58,6 +58,10 @@ class ChildProcess:
         """None while it runs; negative signal number when a signal ended it."""
         return self._process.poll()
 
+    def has_ended(self) -> bool:
+        """Whether the process runs no longer."""
+        return self.exit_code is not None
+
     def wait(self, timeout: float) -> int:
         """Exit code once it ended by itself; raises subprocess.TimeoutExpired."""
         return self._process.wait(timeout)

@@ -87,7 +87,7 @@ def _answer(step: Step, talk: Talk) -> str:
         waits = not re.search(step.until, answer) if step.until else _BUSY.search(answer)
         if step.once or not waits or time.monotonic() > deadline:
             return answer
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE)  # the request is sent again; the last response is the line of the scene
 
 
 def _told(request: Request) -> str:

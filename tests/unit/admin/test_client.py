@@ -175,7 +175,7 @@ def test_a_slow_name_look_up_does_not_hide_why_the_others_cannot_be_reached(
 
     def slow(host: str, *more: Any, **options: Any) -> Any:
         if host != refused[0]:
-            time.sleep(2 * SHORT)
+            time.sleep(2 * SHORT)  # the system looks the name up for longer than the client may wait
         return look_up(host, *more, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)

@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from spark_producer.broker.topic_store import TopicStore
 from spark_producer.record.batch_v2 import batches, read_header
 from spark_producer.record.reading import read_records, single_records
 from tests.support.processes import ChildProcess
+from tests.support.waiting import wait_until
 from tests.unit.broker.batches import filler_batch
 
 SECONDS = 60.0
@@ -64,6 +64,17 @@ def acknowledged(log: Path) -> int:
     return int(lines[-1]) if lines else -1
 
 
+def wait_for_records(process: ChildProcess, output: Path, number: int) -> None:
+    wait_until(
+        lambda: acknowledged(output) >= number,
+        f"record {number} is acknowledged",
+        seconds=SECONDS,
+        pause=0.005,
+        more=process.tail,
+        ended=process.has_ended,
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["segments", "tiered"])
 def test_a_kill_in_the_middle_loses_and_doubles_nothing(engine: str, tmp_path: Path) -> None:
@@ -72,11 +83,7 @@ def test_a_kill_in_the_middle_loses_and_doubles_nothing(engine: str, tmp_path: P
         output = tmp_path / f"life-{life}.log"
         process = ChildProcess([sys.executable, "-c", LIFE, str(tmp_path / "data"), engine, str(last + 1)], output)
         try:
-            wanted, deadline = last + rng.randrange(50, 900), time.monotonic() + SECONDS
-            while acknowledged(output) < wanted:
-                assert process.exit_code is None, process.tail()
-                assert time.monotonic() < deadline, process.tail()
-                time.sleep(0.005)
+            wait_for_records(process, output, last + rng.randrange(50, 900))
         finally:
             process.kill()
         found, last = read_log(tmp_path / "data", engine, acknowledged(output))

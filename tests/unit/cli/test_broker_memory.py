@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from spark_producer.errors import ConfigError, ConnectionFailed
 from tests.stages.workbench import until
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
+from tests.support.waiting import retry
 
 SECONDS = 60.0
 MACHINE = SystemMemory(available=8 * GIB, resident=60 * MIB, page_cache=GIB)
@@ -166,13 +166,7 @@ def test_a_broker_with_memory_and_metrics(engine: str, tmp_path: Path, capsys: p
 
 
 def fetched(port: int) -> str:
-    deadline = time.monotonic() + SECONDS
-    while True:
-        try:
-            return fetch_metrics_page(port)
-        except ConnectionFailed:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    return retry(lambda: fetch_metrics_page(port), ConnectionFailed, "the page of metrics", pause=0.05)
 
 
 def test_the_limits_of_a_running_broker_are_those_of_its_plan() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +25,7 @@ from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from tests.stages.raw_client import RawClient
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
+from tests.support.waiting import retry
 from tests.unit.broker.batches import make_batch
 
 SECONDS = 60.0
@@ -43,15 +43,15 @@ class Process:
         """Start it, and connect."""
         command = [sys.executable, "-m", "spark_producer", "broker", "--port", str(self._port)]
         command += ["--data-dir", str(self._home / "data"), *arguments]
-        self._process = ChildProcess(command, self._home / "broker.log")
-        deadline = time.monotonic() + SECONDS
-        while True:
-            try:
-                return RawClient(self._port)
-            except ConnectionRefusedError:
-                assert self._process.exit_code is None, self._process.tail()
-                assert time.monotonic() < deadline, self._process.tail()
-                time.sleep(0.05)
+        process = self._process = ChildProcess(command, self._home / "broker.log")
+        return retry(
+            lambda: RawClient(self._port),
+            ConnectionRefusedError,
+            "the broker listens",
+            pause=0.05,
+            more=process.tail,
+            ended=process.has_ended,
+        )
 
     def kill(self) -> None:
         """SIGKILL."""

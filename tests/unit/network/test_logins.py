@@ -181,7 +181,7 @@ def first_message():
     end = time.monotonic() + 20
     while not logins.ready():
         assert time.monotonic() < end, logins.error()
-        time.sleep(0.005)
+        time.sleep(0.005)  # a process of its own, which imports nothing of the tests
     return next(logins.for_host("x").start()).decode()
 before = first_message()
 child = os.fork()

@@ -6,7 +6,6 @@ import contextlib
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from spark_producer.broker.metrics.snapshot import plan_readings
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.errors import ConnectionFailed
 from tests.stages.memory_storage import MemoryStorage
+from tests.support.waiting import wait_until
 
 SECONDS = 10.0
 LINE = re.compile(
@@ -220,9 +220,9 @@ def test_a_broker_that_is_busy_shows_the_sums_of_before() -> None:
         finally:
             go_on.set()
         assert busy.result(SECONDS)
-        deadline = time.monotonic() + SECONDS
-        while read_metrics_page(fetch_metrics_page(broker.metrics_port))["pyproducer_broker_heap_topics"] != 2:
-            assert time.monotonic() < deadline
+        port = broker.metrics_port
+        topics = "pyproducer_broker_heap_topics"
+        wait_until(lambda: read_metrics_page(fetch_metrics_page(port))[topics] == 2, "the new topic is on the page")
 
 
 def test_memory_of_the_system(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ The batch at offset n has n % 7 + 1 records, and a size that follows from n; so 
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
 from tests.stages.small_tiers import SmallTiers, settle
+from tests.support.waiting import retry
 from tests.unit.broker.batches import filler_batch
 
 PARTITIONS = 3
@@ -62,11 +62,7 @@ TIERS: dict[str, type[SmallTiers]] = {"arrays": TinyTiers, "rocks": TinyRocks, "
 
 def admit(log: TieredLog, batch: memoryview) -> int:
     """Admit a batch as soon as there is room for it: the flush may not have come so far."""
-    while True:
-        try:
-            return log.admit(batch, read_header(batch))
-        except BrokerError:
-            time.sleep(0.001)
+    return retry(lambda: log.admit(batch, read_header(batch)), BrokerError, "room for a batch", pause=0.001)
 
 
 def append_for_ever(directory: Path, index_engine: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
 from tests.stages.small_tiers import SMALL_TIERS
 from tests.support.disk_script import Call
 from tests.support.simulated_disk import SimulatedDisk
+from tests.support.waiting import wait_until
 from tests.unit.broker.storage.tiered.crash_runs import killed
 from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, LEDGERS, EngineStage
 
@@ -194,10 +194,7 @@ def test_a_full_disk_can_be_read_and_is_written_to_once_it_has_space(
     with pytest.raises(BrokerError, match="the simulated disk is full"):
         again.admit()
     disk.capacity = None
-    deadline = time.monotonic() + 30
-    while again.engine.journal.full:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    wait_until(lambda: not again.engine.journal.full, "the journal has space again", pause=0.001)
     assert "the disk has space again, batches are accepted" in caplog.text
     again.append()
     again.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from spark_producer.broker.storage.tiered.options import options_of
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
 from tests.stages.raw_client import RawClient
+from tests.support.waiting import retry, wait_until
 from tests.unit.broker.batches import filler_batch
 from tests.unit.broker.test_cursors_of_groups import Peer
 
@@ -41,17 +41,8 @@ def opened(path: Path, **options: int) -> Iterator[tuple[TieredStorage, Log]]:
 def append(log: Log, size: int, number: int) -> bytes:
     """Admit a batch, as soon as there is room, and wait until it may be read; return it as it is stored."""
     batch = filler_batch(2, size=size, timestamp=number)
-    deadline = time.monotonic() + SECONDS
-    while True:
-        assert time.monotonic() < deadline
-        try:
-            base = log.admit(batch, read_header(batch))
-            break
-        except BrokerError:
-            time.sleep(0.001)
-    while not log.is_confirmed(base):
-        assert time.monotonic() < deadline
-        time.sleep(0.0001)
+    base = retry(lambda: log.admit(batch, read_header(batch)), BrokerError, "room for a batch", pause=0.001)
+    wait_until(lambda: log.is_confirmed(base), "the batch may be read", pause=0.0001)
     return base.to_bytes(8, "big") + bytes(batch[8:12]) + bytes(4) + bytes(batch[16:])
 
 
@@ -78,10 +69,7 @@ def test_the_tail_cache_expires_without_readers(tmp_path: Path) -> None:
         log.available(0, 1)
         append(log, 500, 0)
         counters = storage.engine.counters.tail
-        deadline = time.monotonic() + SECONDS
-        while counters.entries:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: not counters.entries, "the entries are evicted")
         assert counters.evict_ttl == 1
 
 
@@ -109,9 +97,10 @@ def test_a_broker_shows_its_tiers_its_journal_and_its_producers() -> None:
             peer = Peer(client)
             for _ in range(3):
                 peer.write()
-        deadline = time.monotonic() + SECONDS
-        while (found := read_metrics_page(fetch_metrics_page(broker.metrics_port)))["pyproducer_broker_journal_queue"]:
-            assert time.monotonic() < deadline
+        port = broker.metrics_port
+        queue = "pyproducer_broker_journal_queue"
+        wait_until(lambda: not read_metrics_page(fetch_metrics_page(port))[queue], "the journal's queue is empty")
+        found = read_metrics_page(fetch_metrics_page(port))
         assert found["pyproducer_broker_journal_added_total"] == 3
         groups = [value for name, value in found.items() if name.startswith("pyproducer_broker_journal_flush_")]
         assert sum(groups) == 3, "each was answered before the next one came"

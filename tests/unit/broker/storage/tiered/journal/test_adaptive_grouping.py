@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.journal.adaptive_grouping import AdaptiveGrouping
+from tests.support.waiting import wait_until
 from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
     ON_DEMAND,
@@ -68,17 +67,10 @@ def test_j3_two_crowds_of_writers_share_the_next_force() -> None:
             disk.script.wait_for("force", count=2)
             clock.now += FORCE
             write_group(journal, range(4, 8))
-        poll(lambda: journal.forced_ticket == 4)
+        wait_until(lambda: journal.forced_ticket == 4, "the group is forced", pause=0.001)
         write_group(journal, range(8, 12))
-        poll(lambda: journal.forced_ticket == 12)
+        wait_until(lambda: journal.forced_ticket == 12, "the group is forced", pause=0.001)
         assert journal.counters.forces == 2
     finally:
         journal.close(DEADLINE)
     assert callbacks.of("forced") == list(range(12))
-
-
-def poll(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.001)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ import pytest
 
 from spark_producer.broker.storage.file_ops import Buffer
 from tests.support.simulated_disk import SimulatedDisk
+from tests.support.waiting import wait_until
 from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
     ON_DEMAND,
@@ -195,8 +195,7 @@ def test_a_queue_without_memory_to_wake_the_journal_has_nothing_and_wakes_it_the
         write_group(journal, [0])
         assert journal.force_now(DEADLINE)
         queue = journal._queue
-        while not queue._idle:
-            time.sleep(0.001)
+        wait_until(lambda: queue._idle, "the queue is idle", pause=0.001)
         with monkeypatch.context() as poor:
             poor.setattr(queue._changed, "notify", no_memory)
             with pytest.raises(MemoryError):
