@@ -1,4 +1,7 @@
-"""The table of the APIs that this package supports, and their versions."""
+"""The table of the APIs that this package supports, and their versions.
+
+A new API is a constant here, an entry of `APIS`, and an export of `protocol`.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from spark_producer.broker.connections.response_queue import (
 from spark_producer.broker.context import Context
 from spark_producer.broker.deferred_response import DeferredResponse
 from spark_producer.broker.memory.budget import ConnectionMemory
-from spark_producer.broker.requests import admin
+from spark_producer.broker.requests import cluster
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.security.sasl_authenticator import LoginRefusal, OrdinaryRequest, SaslServerAuthenticator
 from spark_producer.broker.security.unauthenticated import REFUSAL_DELAY_S
@@ -114,7 +114,7 @@ class RequestLoop:
             details = vars(error)
             if details["api_key"] != API_VERSIONS.key:
                 raise
-            body = admin.unsupported_api_versions()
+            body = cluster.unsupported_api_versions()
             self._send(connection, encode_response(API_VERSIONS, 0, details["correlation_id"], body), len(frame))
             return
         result = handle(self._context, request, connection.peer.rpartition(":")[0])

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from spark_producer.broker.context import Context, HandlerResult
 from spark_producer.broker.log_quoting import quoted
-from spark_producer.broker.requests.admin import DEFAULT_CONFIG, TOPIC_CONFIG
+from spark_producer.broker.requests.topics import DEFAULT_CONFIG, TOPIC_CONFIG
 from spark_producer.broker.settings import all_settings
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError

@@ -11,16 +11,18 @@ from typing import Any, Final, TypeAlias
 from spark_producer.broker.context import Context, HandlerResult
 from spark_producer.broker.coordinator.groups.member import ClientInfo
 from spark_producer.broker.requests import (
-    admin,
+    cluster,
     configs,
+    fetch,
     groups,
     members,
     offsets,
     partitions,
+    produce,
     producers,
-    reading,
+    sasl,
+    topics,
     transactions,
-    writing,
 )
 from spark_producer.errors import UnsupportedVersion
 from spark_producer.protocol import (
@@ -78,10 +80,10 @@ def _row(
 
 HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
     [
-        _row(API_VERSIONS, admin.api_versions),
-        _row(METADATA, admin.metadata),
-        _row(CREATE_TOPICS, admin.create_topics),
-        _row(DELETE_TOPICS, admin.delete_topics),
+        _row(API_VERSIONS, cluster.api_versions),
+        _row(METADATA, cluster.metadata),
+        _row(CREATE_TOPICS, topics.create_topics),
+        _row(DELETE_TOPICS, topics.delete_topics),
         _row(LIST_GROUPS, groups.list_groups),
         _row(FIND_COORDINATOR, groups.find_coordinator),
         _row(TXN_OFFSET_COMMIT, offsets.txn_offset_commit),
@@ -94,23 +96,23 @@ HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
         _row(SYNC_GROUP, members.sync_group),
         _row(HEARTBEAT, members.heartbeat),
         _row(LEAVE_GROUP, members.leave_group),
-        _row(SASL_HANDSHAKE, admin.sasl_handshake),
-        _row(SASL_AUTHENTICATE, admin.sasl_authenticate),
+        _row(SASL_HANDSHAKE, sasl.sasl_handshake),
+        _row(SASL_AUTHENTICATE, sasl.sasl_authenticate),
         _row(DESCRIBE_CONFIGS, configs.describe_configs),
         _row(INCREMENTAL_ALTER_CONFIGS, configs.incremental_alter_configs),
         _row(ALTER_CONFIGS, configs.alter_configs),
         _row(CREATE_PARTITIONS, partitions.create_partitions),
         _row(DELETE_RECORDS, partitions.delete_records),
         _row(DESCRIBE_LOG_DIRS, partitions.describe_log_dirs),
-        _row(PRODUCE, writing.produce),
+        _row(PRODUCE, produce.produce),
         _row(INIT_PRODUCER_ID, transactions.init_producer_id),
         _row(ADD_PARTITIONS_TO_TXN, transactions.add_partitions),
         _row(ADD_OFFSETS_TO_TXN, transactions.add_offsets),
         _row(END_TXN, transactions.end_txn),
         _row(DESCRIBE_TRANSACTIONS, transactions.describe_transactions),
         _row(LIST_TRANSACTIONS, transactions.list_transactions),
-        _row(FETCH, reading.fetch),
-        _row(LIST_OFFSETS, reading.list_offsets),
+        _row(FETCH, fetch.fetch),
+        _row(LIST_OFFSETS, fetch.list_offsets),
         _row(DESCRIBE_PRODUCERS, producers.describe_producers),
         _row(WRITE_TXN_MARKERS, producers.write_txn_markers),
     ]
@@ -125,7 +127,7 @@ def handle(
     Raises:
         UnsupportedVersion: the version of the request is not supported with this `transaction_version`.
     """
-    if request.version > admin.newest_version(request.api, context.settings.transaction_version):
+    if request.version > cluster.newest_version(request.api, context.settings.transaction_version):
         raise UnsupportedVersion(f"{request.api.name} {request.version} is not supported with transaction_version=0")
     handler: Handler[RequestBody, ResponseBody] = HANDLERS[request.api.key]
     client_context = context._replace(client=ClientInfo(request.client_id or "", host))

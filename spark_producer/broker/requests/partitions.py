@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_producer.broker.context import Context, HandlerResult, partition_key
 from spark_producer.broker.log.partition import Partition
-from spark_producer.broker.requests.admin import MAX_NEW_PARTITIONS
+from spark_producer.broker.requests.topics import MAX_NEW_PARTITIONS
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError

@@ -5,6 +5,8 @@ Must not know: how bytes are read and written (`codec`), or which versions the p
 
 A message is the same tuple in every version: a field that a version lacks is not written, and has its default when read.
 Field names are Kafka's in snake_case. Topic ids are 16 bytes, zero for none. Error codes are plain integers.
+
+A new message is a class in one of the modules, and a name in `__all__` and in the imports below.
 """
 
 import importlib

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context, HandlerResult, partition_key
 from spark_producer.broker.log.validation import DecompressionBudget
-from spark_producer.broker.requests import reading, writing
+from spark_producer.broker.requests import fetch, produce
 from spark_producer.broker.requests.handlers import HANDLERS
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.topic_store import TopicStore
@@ -115,7 +115,7 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
 
 def test_what_a_request_unpacks_to_is_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     # The handler makes a new one for each request, and by itself that takes half a gigabyte.
-    monkeypatch.setattr(writing, "DecompressionBudget", partial(DecompressionBudget, request_limit=1000))
+    monkeypatch.setattr(produce, "DecompressionBudget", partial(DecompressionBudget, request_limit=1000))
     packed, plain = make_batch(size=800, attributes=Codec.ZSTD), make_batch(size=800)
     context.topics.create("u", 4)
     batches = (packed, packed, packed, plain)
@@ -209,7 +209,7 @@ def test_there_are_no_fetch_sessions(context: Context) -> None:
 
 def test_a_fetch_waits_only_for_data_that_may_come(context: Context) -> None:
     def waits(*data: tuple[str, int, int], **fields: Any) -> bool:
-        return reading.must_wait(context, fetch_request(*data, **fields))
+        return fetch.must_wait(context, fetch_request(*data, **fields))
 
     produced(context, ("t", 0, make_batch(1, size=500)))
     assert waits(("t", 0, 1), min_bytes=1)
@@ -223,17 +223,17 @@ def test_a_fetch_waits_only_for_data_that_may_come(context: Context) -> None:
 
 
 def test_offsets_by_name_and_by_timestamp(context: Context) -> None:
-    assert offset_of(context, reading.MAX_TIMESTAMP) == (0, -1, -1)
+    assert offset_of(context, fetch.MAX_TIMESTAMP) == (0, -1, -1)
     for timestamp in (100, 300, 200):
         produced(context, ("t", 0, make_batch(10, timestamp=timestamp)))
-    assert offset_of(context, reading.LATEST) == (0, 30, -1)
-    assert offset_of(context, reading.EARLIEST) == (0, 0, -1)
-    assert offset_of(context, reading.MAX_TIMESTAMP) == (0, 10, 300)
+    assert offset_of(context, fetch.LATEST) == (0, 30, -1)
+    assert offset_of(context, fetch.EARLIEST) == (0, 0, -1)
+    assert offset_of(context, fetch.MAX_TIMESTAMP) == (0, 10, 300)
     assert offset_of(context, 150) == (0, 10, 300)
     assert offset_of(context, 301) == (0, -1, -1)
     assert offset_of(context, -9)[0] == Code.UNSUPPORTED_VERSION
-    assert offset_of(context, reading.LATEST, index=7)[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert offset_of(context, reading.LATEST, epoch=3)[0] == Code.UNKNOWN_LEADER_EPOCH
+    assert offset_of(context, fetch.LATEST, index=7)[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert offset_of(context, fetch.LATEST, epoch=3)[0] == Code.UNKNOWN_LEADER_EPOCH
 
 
 # Metadata, CreateTopics, DeleteTopics

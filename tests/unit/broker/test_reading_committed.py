@@ -10,8 +10,8 @@ import pytest
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.log.partition import Partition
-from spark_producer.broker.requests import reading
-from spark_producer.broker.requests.reading import ABORTED_COST, EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED
+from spark_producer.broker.requests import fetch
+from spark_producer.broker.requests.fetch import ABORTED_COST, EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import FETCH, LIST_OFFSETS, messages
@@ -147,7 +147,7 @@ def test_a_fetch_waits_for_the_marker_and_counts_only_what_it_may_see(context: C
     partition.append(make_batch(size=500))
 
     def waits(offset: int, isolation: int, min_bytes: int) -> bool:
-        return reading.must_wait(context, fetch_request(offset, isolation, min_bytes=min_bytes, max_wait_ms=500))
+        return fetch.must_wait(context, fetch_request(offset, isolation, min_bytes=min_bytes, max_wait_ms=500))
 
     assert waits(0, READ_COMMITTED, 1)
     assert waits(1, READ_COMMITTED, 1)

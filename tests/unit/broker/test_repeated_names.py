@@ -12,7 +12,7 @@ import pytest
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.log_quoting import MAX_QUOTED_LENGTH, quoted
-from spark_producer.broker.requests.reading import must_wait
+from spark_producer.broker.requests.fetch import must_wait
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (

@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.requests import admin
+from spark_producer.broker.requests.topics import MAX_NEW_PARTITIONS
 from spark_producer.broker.storage.state_file import StateFile
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
@@ -111,7 +111,7 @@ def test_more_partitions_than_the_limit_are_refused(context: Context) -> None:
 
 
 def test_what_one_request_may_not_make_any_more_is_made_by_the_next(tmp_path: Path) -> None:
-    tenth = admin.MAX_NEW_PARTITIONS // 10
+    tenth = MAX_NEW_PARTITIONS // 10
     settings = BrokerSettings(default_partitions=tenth)
     context = context_of(TopicStore(tmp_path, settings, MemoryStorage), settings)
     assert described(context, *names(12)) == [Code.NONE] * 10 + [Code.LEADER_NOT_AVAILABLE] * 2
@@ -130,5 +130,5 @@ def test_names_that_collide_in_one_request(context: Context) -> None:
 
 
 def test_two_thousand_topics_fit_into_one_question() -> None:
-    assert admin.MAX_NEW_PARTITIONS // 4 >= 2000, "with four partitions each"
+    assert MAX_NEW_PARTITIONS // 4 >= 2000, "with four partitions each"
     assert BrokerSettings().max_partitions >= 4 * 2000
