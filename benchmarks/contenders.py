@@ -85,7 +85,7 @@ def librdkafka(security: Mapping[str, str]) -> dict[str, str]:
 
 
 _TUNED_TEXT = "batch.size 262144, linger.ms 20, buffer.memory 128 MiB"
-_BATCHES, _BATCHES_TEXT = "confluent-kafka, mapInArrow + produce_batch", "batch.size 262144, linger.ms 20"
+_BATCHES, _BATCHES_TEXT = "confluent-kafka over Arrow", "mapInArrow and produce_batch, batch.size 262144, linger.ms 20"
 _CODECS = ("lz4", "zstd")
 
 
@@ -110,7 +110,7 @@ def _compressed(codec: str) -> tuple[Contender, Contender]:
             compressed=True,
             base=base,
         ),
-        Contender(base, f"Spark's Kafka sink, {codec}", text, _sink("kafka", options), compressed=True, base=base),
+        Contender(base, f"Spark's sink, {codec}", text, _sink("kafka", options), compressed=True, base=base),
     )
 
 
@@ -120,8 +120,8 @@ def _secured() -> tuple[Contender, ...]:
     made = (
         ("pyproducer-ssl", "pyproducer, SSL", default, ours, "SSL"),
         ("pyproducer-sasl-ssl", "pyproducer, SASL_SSL", f"{default}, SCRAM-SHA-512", ours, "SASL_SSL"),
-        ("spark-ssl", "Spark's Kafka sink, SSL", default, _sink("kafka", {}), "SSL"),
-        ("spark-tuned-ssl", "Spark's Kafka sink, tuned, SSL", _TUNED_TEXT, _sink("kafka", TUNED), "SSL"),
+        ("spark-ssl", "Spark's sink, SSL", default, _sink("kafka", {}), "SSL"),
+        ("spark-tuned-ssl", "Spark's sink, tuned, SSL", _TUNED_TEXT, _sink("kafka", TUNED), "SSL"),
         ("confluent-batches-ssl", f"{_BATCHES}, SSL", _BATCHES_TEXT, _confluent_batches, "SSL"),
     )
     return tuple(
@@ -132,13 +132,13 @@ def _secured() -> tuple[Contender, ...]:
 
 CONTENDERS = (
     Contender("noop", "JVM noop sink", "reads the cache, writes nothing", _noop, reaches_kafka=False),
-    Contender("floor", "Arrow writer that only counts", "the floor of any Python sink", _counting, reaches_kafka=False),
+    Contender("floor", "Arrow, only counted", "the floor of any Python sink", _counting, reaches_kafka=False),
     Contender("pyproducer", "pyproducer", "defaults", _sink("pyproducer", {})),
     Contender("pyproducer-portable", "pyproducer, portable kernel", "defaults, no compiled code", _sink(PORTABLE, {})),
     Contender(
         "pyproducer-32-mib",
         "pyproducer, buffer.memory 32 MiB",
-        "Kafka's default, and ours where the executor has no more",
+        "Kafka's default, and ours on small executors",
         _sink("pyproducer", {"kafka.buffer.memory": "33554432"}),
         named_only=True,
     ),
@@ -148,13 +148,13 @@ CONTENDERS = (
     Contender(
         "pyproducer-exactly-once",
         "pyproducer, exactly once",
-        "exactlyOnceId: a transaction for each task, and a control record",
+        "a transaction for each task",
         _sink("pyproducer", {"exactlyOnceId": "benchmarks"}),
         named_only=True,
         transactional=True,
     ),
-    Contender("spark", "Spark's Kafka sink", "defaults (batch.size 16384, linger.ms 0)", _sink("kafka", {})),
-    Contender("spark-tuned", "Spark's Kafka sink, tuned", _TUNED_TEXT, _sink("kafka", TUNED)),
+    Contender("spark", "Spark's sink", "defaults (batch.size 16384, linger.ms 0)", _sink("kafka", {})),
+    Contender("spark-tuned", "Spark's sink, tuned", _TUNED_TEXT, _sink("kafka", TUNED)),
     Contender(
         "confluent-batches",
         _BATCHES,
@@ -163,8 +163,8 @@ CONTENDERS = (
     ),
     Contender(
         "confluent",
-        "confluent-kafka, foreachPartition loop",
-        "defaults, one produce() per row",
+        "confluent-kafka by row",
+        "foreachPartition, one produce() per row",
         _confluent_rows,
         most_rows=SLOW_ROWS,
     ),

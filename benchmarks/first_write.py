@@ -28,7 +28,7 @@ SESSIONS = 3
 WRITES = 4
 PARTITIONS = 4
 SECONDS = 60
-SINKS: Mapping[str, str] = {"kafka": "Spark's Kafka sink", "pyproducer": "pyproducer"}
+SINKS: Mapping[str, str] = {"kafka": "Spark's sink", "pyproducer": "pyproducer"}
 """Format → its name on the page."""
 
 _IMPORT = "import pyspark.daemon"
@@ -104,9 +104,9 @@ def page(results: Results) -> str:
     zipped, folder = statistics.median(results["zip"]), statistics.median(results["folder"])
     lines += [
         "",
-        "The first write waits for four kinds of Python processes, which Spark starts one after the other. Each compiles PySpark "
-        f"from `pyspark.zip`: {zipped:.2f} s, of which {folder:.2f} s would be left with the bytecode of an unpacked PySpark. "
-        "Later writes and all micro-batches use the processes again.",
+        "The first write waits for four Python processes, which Spark starts one after the other. Each compiles PySpark from "
+        f"`pyspark.zip`: {zipped:.2f} s, or {folder:.2f} s with the bytecode of an unpacked PySpark. Later writes and all "
+        "micro-batches use them again.",
     ]
     return "\n".join(lines)
 

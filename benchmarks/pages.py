@@ -15,18 +15,16 @@ MADE_BY = "Made by `make bench`; do not edit."
 
 _MEANING = """## What they mean
 
-* **Bulk.** Small rows are written faster than by Spark's sink, tuned or not, with less CPU. With rows of 1,000 B, or with
-  headers, the tuned sink is as fast or faster: both move the same bytes.
-* **Partitions and TLS.** The more partitions, the larger the difference; over TLS it stays.
-* **Micro-batches.** Spark hands rows to Python, which costs tens of milliseconds each time. A stream of few rows waits longer
-  than with Spark's sink; with 100,000 rows in a micro-batch it is even ([streaming](streaming.md)).
-* **The first write of a session** takes seconds, since Spark starts Python processes; later ones do not.
-* **Single records** are faster than with kafka-python, and slower than with confluent-kafka.
+* **Bulk.** Small rows are faster than with Spark's sink, tuned or not, with less CPU, the more so the more partitions. With rows
+  of 1,000 B, or headers, the tuned sink is as fast or faster: both move the same bytes.
+* **Micro-batches.** Handing rows to Python costs tens of milliseconds each time. A stream of few rows waits longer than with
+  Spark's sink; 100,000 rows in a micro-batch are even ([streaming](streaming.md)).
+* **The first write of a session** takes seconds, since Spark starts Python processes.
 * **Exactly once** costs a tenth of the rate in bulk, and tens of milliseconds in a micro-batch."""
 
 _ABOUT = (
-    "Each part was measured in one run, in which the contenders took turns; ratios are always within one part. The line under a "
-    "part says with which commit, and what else was not as below. Absolute figures differ between machines: look at the ratios."
+    "Each part was measured in one run, in which the contenders took turns; ratios are within one part. The line under a part "
+    "has its commit, and what was not as below. Figures differ between machines: look at the ratios."
 )
 
 
@@ -42,7 +40,7 @@ def write_pages(parts: Sequence[Part], page: Path) -> list[Path]:
     written = []
     for part, measured in found:
         if part.sister:
-            written.append(_write(page.with_name(part.sister), _sister(part, measured, page)))
+            written.append(_write(page.with_name(part.sister), _sister(part, measured, page, _common(found))))
     return [*written, _write(page, _main(found, page))]
 
 
@@ -87,18 +85,19 @@ def _common(found: Sequence[tuple[Part, Measured]]) -> dict[str, str]:
 
 
 def _settings() -> list[str]:
-    """Return the table of contenders and their settings."""
-    rows = dict.fromkeys(f"| {one.label} | {one.settings} |" for one in CONTENDERS if one.protocol == "PLAINTEXT")
-    return ["| contender | settings |", "|---|---|", *rows]
+    """Return the table of contenders and their settings, without those whose labels say them."""
+    shown = [one for one in CONTENDERS if one.protocol == "PLAINTEXT" and not one.compressed]
+    rows = dict.fromkeys(f"| {one.label} | {one.settings} |" for one in shown)
+    return ["| contender | settings (others: defaults and what the name says) |", "|---|---|", *rows]
 
 
 def _facts(facts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
-def _sister(part: Part, measured: Measured, page: Path) -> str:
-    back = f"{MADE_BY} The whole: [Benchmarks]({page.name})."
-    return "\n".join([f"# {part.title}", "", *_body(part, measured, page, {}), "", back])
+def _sister(part: Part, measured: Measured, page: Path, known: Mapping[str, str]) -> str:
+    back = f"{MADE_BY} All else as in [Benchmarks]({page.name})."
+    return "\n".join([f"# {part.title}", "", *_body(part, measured, page, known), "", back])
 
 
 def _body(part: Part, measured: Measured, page: Path, known: Mapping[str, str]) -> list[str]:

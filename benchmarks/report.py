@@ -12,17 +12,16 @@ from benchmarks.contenders import Contender
 from benchmarks.measure import Run
 from benchmarks.scenes import Scene
 
-_HEADER = "| | M records/s (median; lowest–highest) | × Spark's sink | Python | JVM | client | broker | worker peak MiB | log B |"
-_RULE = "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+_HEADER = "| | M records/s | × Spark's sink | Python | JVM | broker | worker peak MiB | log B |"
+_RULE = "|---|--:|--:|--:|--:|--:|--:|--:|"
 _SECURED = ("pyproducer-ssl", "pyproducer-sasl-ssl")
 _COMPARED = ("pyproducer", "pyproducer-exactly-once", "pyproducer-lz4", "pyproducer-zstd", "pyproducer-ssl")
 _FAR = 3.0
 NOTES = (
-    "A cached DataFrame of binary keys (9 bytes) and values is written to one real Kafka on the same machine, which shares the "
-    "cores with Spark (`local[2]`, 4 input partitions), with acks=all. Each run has its own topic, whose rows are counted in the "
-    "end. Python, JVM, client (both) and broker are CPU seconds per million records; *log B* is the bytes of a record in the "
-    "broker's log. *× Spark's sink* compares with its defaults, compressed with the same codec. "
-    "[Where the client's CPU goes](benchmarks_client_cpu.md), stage by stage."
+    "A cached DataFrame of binary keys (9 bytes) and values is written with acks=all to one real Kafka, which shares the cores "
+    "with Spark (`local[2]`, 4 input partitions). Each run has its own topic, whose rows are counted. Rates are medians, and the "
+    "lowest and highest. Python, JVM ([together](benchmarks_client_cpu.md) the client) and broker are CPU seconds per million "
+    "records; *log B* is a record's bytes in the log. *× Spark's sink* compares with its defaults and the same codec."
 )
 
 
@@ -54,7 +53,7 @@ def section(results: SceneResults, warmups: int) -> str:
     """Return the section of a scene, without its title."""
     repetitions = max((len(result.runs) for result in results.results), default=0)
     lines = [results.scene.about, ""] if results.scene.about else []
-    lines += [f"Medians of {repetitions} rounds, after {warmups} to warm up.", "", _HEADER, _RULE]
+    lines += [f"{repetitions} rounds, after {warmups} to warm up.", "", _HEADER, _RULE]
     lines += [_row(result, results.find(result.contender.base)) for result in results.results if result.runs]
     prices = _price_of_tls(results) if results.scene.secured else _price_of_exactly_once(results)
     return "\n".join([*lines, "", *prices])
@@ -70,7 +69,6 @@ def _row(result: Result, base: Result | None) -> str:
         ratio,
         f"{result.median(lambda run: run.per_million(run.python_cpu)):.2f}",
         f"{result.median(lambda run: run.per_million(run.jvm_cpu)):.2f}",
-        f"{result.median(lambda run: run.client_per_million):.2f}",
         f"{result.median(lambda run: run.per_million(run.broker_cpu)):.2f}" if contender.reaches_kafka else "",
         f"{peak / 2**20:.0f}" if peak else "",
         f"{result.median(lambda run: run.log_size / run.rows):.1f}" if contender.reaches_kafka else "",
@@ -116,8 +114,7 @@ def _price_of_tls(results: SceneResults) -> list[str]:
         slower = median(secured.rate / bare.rate for secured, bare in rounds)
         cpu = median((secured.python_cpu - bare.python_cpu) * 1e9 / secured.log_size for secured, bare in rounds)
         found.append(
-            f"- {own.contender.label} / {plain.contender.label} in the same round: **{slower:.2f}×** the records per second, "
-            f"and {cpu:+.2f} ns of Python's CPU for each byte that goes to the broker"
+            f"- {own.contender.label} ÷ {plain.contender.label}: **{slower:.2f}×** the rate, {cpu:+.2f} ns of Python's CPU a byte"
         )
     return found
 
@@ -131,8 +128,7 @@ def _price_of_exactly_once(results: SceneResults) -> list[str]:
     slower = median(once.rate / bare.rate for once, bare in rounds)
     later = median(once.seconds - bare.seconds for once, bare in rounds)
     return [
-        f"- {own.contender.label} / {plain.contender.label} in the same round: **{slower:.2f}×** the records per second, "
-        f"{later * 1000:+.0f} ms for the whole write"
+        f"- {own.contender.label} ÷ {plain.contender.label}: **{slower:.2f}×** the rate, {later * 1000:+.0f} ms for the write"
     ]
 
 

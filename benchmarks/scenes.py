@@ -69,16 +69,15 @@ class Scene:
     def about(self) -> str:
         """The facts about the data that the title leaves out, or an empty text."""
         if self.compressed:
-            return "Events of a web shop as JSON: names, user agents and kinds of events repeat, other fields do not."
-        if self.secured:
+            return "Events of a web shop as JSON: names, user agents and kinds of events repeat."
+        if self.secured and self.value_bytes == 100:
             return (
-                "TLS 1.3 with AES-256-GCM; the broker's certificate has an RSA key of 2,048 bits. SASL_SSL logs in with "
-                "SCRAM-SHA-512. The broker decrypts on the same cores."
+                "TLS 1.3 with AES-256-GCM, and an RSA key of 2,048 bits. SASL_SSL logs in with SCRAM-SHA-512. The broker "
+                "decrypts on the same cores."
             )
         if self.headers:
             return (
-                "Each row has another length, and headers: a trace id of 32 B, a content type, a source of 5 to 24 B. The "
-                "portable kernel is slow at these."
+                "Each row has another length, and headers: a trace id of 32 B, a content type, a source of 5 to 24 B."
             )
         return ""
 

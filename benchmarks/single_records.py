@@ -114,9 +114,9 @@ def page(results: Results) -> str:
     """Return the page: the rates, and two tables of latencies."""
     rounds = len(results["rate"][OURS])
     made = (
-        f"Values of {len(VALUE)} bytes, keys of 9, {PARTITIONS} partitions, acks=all, one real Kafka on the same machine, which "
-        "shares the cores. Each run is a process of its own, and warms up with a fifth of its records; the contenders take "
-        f"turns. Medians of {rounds} rounds. CPU is that of the client, in µs for each record. Other settings are defaults."
+        f"Values of {len(VALUE)} bytes, keys of 9, {PARTITIONS} partitions, acks=all, other settings by default. Each run is a "
+        f"process of its own, and warms up with a fifth of its records. Medians of {rounds} rounds. CPU is the client's, in µs a "
+        "record."
     )
     lines = [
         f"## As fast as they go, linger.ms={LINGER_MS}, flush included", "",

@@ -16,14 +16,13 @@ from spark_producer.broker.settings import STORAGE_ENGINES
 
 ROUNDS: Final = 5
 SEGMENTS, TIERED = STORAGE_ENGINES
-_USED: Final = {"disk": ("Disk used", "for each byte written"), "memory": ("Memory, at most", "MiB")}
+_USED: Final = {"disk": ("Disk used", "× written"), "memory": ("Memory, at most", "MiB")}
 """Figures that are no rates: their names, and what they count."""
 
 _NOTE: Final = (
-    "Each scene is played to a broker in a process of its own, with a new directory; both engines take turns. Medians of "
-    "{rounds} rounds; × is the median of the ratios of each round, tiered ÷ segments. CPU is that of the broker, in µs for each "
-    "Produce, or in ms for each MiB and for each start. Waits are those of a producer with five requests in flight. Disk used is "
-    "what the files take right after the last acknowledgement; memory is the broker's process (VmHWM)."
+    "Each scene has a broker process of its own, with a new directory. Medians of {rounds} rounds; × is the median of each "
+    "round's ratio. CPU is the broker's, in µs for each Produce, or in ms for each MiB and start. Waits are those of a producer "
+    "with five requests in flight. Disk is read right after the last acknowledgement; memory is the broker's process (VmHWM)."
 )
 
 

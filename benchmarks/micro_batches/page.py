@@ -16,10 +16,7 @@ _OWN = "pyproducer"
 _AGAINST = ("spark", "spark-tuned")
 _MANY = 10_000
 """Minimum rows of a micro-batch that does not depend much on its fixed cost."""
-_COLUMNS = (
-    "| | trigger ms (median; 10–90 %) | × Spark's sink | × tuned "
-    "| `addBatch` ms (median; 10–90 %) | × Spark's sink | × tuned |"
-)
+_COLUMNS = "| | trigger ms | × Spark's sink | × tuned | `addBatch` ms | × Spark's sink | × tuned |"
 _RULE = "|---|--:|--:|--:|--:|--:|--:|"
 _KINDS = {False: "TCP, as Spark has it", True: "Unix sockets"}
 
@@ -70,20 +67,18 @@ def page(results: Results) -> str:
     scenes, rounds, warmups = scenes_of(results), results["rounds"], results["warmups"]
     counted = max(len(result.batches) for scene in scenes for result in scene.results)
     lines = [
-        "*trigger* is `triggerExecution` of the query's progress, the whole micro-batch with Spark's own checkpoint; *addBatch* "
-        "is the part in which a sink's writes are planned, run and committed. [Streaming](streaming.md) says what the figures "
-        "mean for a query.",
+        "Medians, and the middle 80 %. *trigger* is `triggerExecution` of the query's progress, the whole micro-batch with "
+        "Spark's checkpoint; *addBatch* is the sink's part of it. [What it means for a query](streaming.md).",
     ]
     made = [
         "",
         "## How it is made",
         "",
-        f"The source `rate-micro-batch` brings the same number of rows in every micro-batch, in {TASKS} tasks on `local[2]`: "
-        f"a key and a value of {VALUE_BYTES} B, written to one real Kafka on the same machine, acks=all, {TASKS} partitions. "
-        f"Each micro-batch begins when the last one is done. Contenders take turns; queries of each: {rounds}. The first "
-        f"{warmups} micro-batches of a query warm up ({3 * warmups} of a contender's first one), and {counted} of each contender "
-        "are measured. Every topic's rows are counted in the end. With *Unix sockets* the session has "
-        "`spark.python.unix.domain.socket.enabled`, which matters to Python sinks alone.",
+        f"The source `rate-micro-batch` brings as many rows in every micro-batch, in {TASKS} tasks on `local[2]`, to {TASKS} "
+        f"partitions: a key and a value of {VALUE_BYTES} B. Each micro-batch begins when the last one is done. Contenders take "
+        f"turns, with {rounds} queries each. The first {warmups} micro-batches of a query warm up ({3 * warmups} of the first "
+        f"one), and {counted} of each contender are measured. *Unix sockets*: `spark.python.unix.domain.socket.enabled`, which "
+        "matters to Python sinks alone.",
     ]
     for scene in scenes:
         lines += ["", f"## {scene.title}", "", _COLUMNS, _RULE]
@@ -111,7 +106,7 @@ def _price_of_exactly_once(scene: Scene) -> list[str]:
     plain, own = scene.median(_OWN, add_batch), scene.median("pyproducer-exactly-once", add_batch)
     if plain is None or own is None:
         return []
-    return ["", f"Exactly once costs **{own - plain:+.0f} ms** of `addBatch` in each micro-batch."]
+    return ["", f"Exactly once: **{own - plain:+.0f} ms** of `addBatch`."]
 
 
 def _spread(found: Sequence[float]) -> str:

@@ -71,7 +71,7 @@ def _exactly_once(writer: DataStreamWriter, servers: str, topic: str) -> DataStr
 
 CONTENDERS = (
     StreamContender("noop", "JVM noop sink", _format("noop"), reaches_kafka=False),
-    StreamContender("floor", "Python sink that only counts", _format("counting"), reaches_kafka=False),
+    StreamContender("floor", "Python, only counted", _format("counting"), reaches_kafka=False),
     StreamContender("spark", "Spark's Kafka sink", _sink("kafka", {})),
     StreamContender("spark-tuned", "Spark's Kafka sink, tuned", _sink("kafka", TUNED)),
     StreamContender("pyproducer", "pyproducer", _sink("pyproducer", {})),

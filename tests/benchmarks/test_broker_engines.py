@@ -55,7 +55,7 @@ def test_the_page_has_the_disk_and_the_memory_where_they_were_measured() -> None
         "tiered": [{"rate": 1.0, "disk": 2.0, "memory": 75.0}],
     }
     text = part.page({"rounds": 1, "scenes": {"unsynced": rounds}})
-    assert "| Disk used: 32 KiB, 8 producers, not forced | for each byte written | 2.00 | 1.00 | 2.00 | | | |" in text
+    assert "| Disk used: 32 KiB, 8 producers, not forced | × written | 2.00 | 1.00 | 2.00 | | | |" in text
     assert "| Memory, at most: 32 KiB, 8 producers, not forced | MiB | 75.00 | 50.00 | 1.50 | | | |" in text
 
 

@@ -15,9 +15,9 @@ RESULTS = {
 
 def test_the_table_has_the_median_of_every_write() -> None:
     text = page(RESULTS)
-    assert "| Spark's Kafka sink | 1.10 | 0.40 | 0.20 | 0.10 |" in text
+    assert "| Spark's sink | 1.10 | 0.40 | 0.20 | 0.10 |" in text
     assert "| pyproducer | 6.00 | 0.40 | 0.20 | 0.10 |" in text
-    assert "0.80 s, of which 0.20 s" in text
+    assert "0.80 s, or 0.20 s" in text
 
 
 def test_sparks_own_archive_is_what_is_imported() -> None:
