@@ -19,9 +19,9 @@ from spark_producer.network import Client
 from spark_producer.producer import internals as parts_module
 from spark_producer.producer import parts_of
 from tests.conftest import EMBEDDED_AND_KAFKA_4, ProxiedBroker
-from tests.stages.workbench import until
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_columns import read_columns
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 PARTITIONS, ROWS, FEW = 16, 3_000, 100
@@ -114,14 +114,14 @@ def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
         accumulator.incomplete.delivery_timeout, usual = DELIVERY_SECONDS, accumulator.incomplete.delivery_timeout
         proxied.proxy.pause(Direction.TO_BROKER)
         producer.send_batch(rows("first", ROWS), topic=topic)
-        until(lambda: any(node.unsent for node in client._nodes), "they are being sent")
+        wait_until(lambda: any(node.unsent for node in client._nodes), "they are being sent")
         with pytest.raises(DeliveryTimeout):
             producer.flush()
         accumulator.incomplete.delivery_timeout = usual
         assert PoisonedPool.poisoned == 0, "the network may still read these buffers"
         assert any(node.unsent for node in client._nodes), "and has not read all"
         the_rest(proxied.proxy)
-        until(lambda: accumulator.pool.available == accumulator.pool.total, "the buffers are back")
+        wait_until(lambda: accumulator.pool.available == accumulator.pool.total, "the buffers are back")
         flown = PoisonedPool.poisoned
         producer.send_batch(rows("second", FEW), topic=topic)
         producer.flush()

@@ -21,10 +21,10 @@ from spark_producer.exactly_once.protocol.commands import EndTasks
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import FailureKind
 from spark_producer.protocol.messages import EndTxnRequest
-from tests.stages.workbench import until
 from tests.support.filled_tasks import SECONDS, Tasks, committed, die_before, prepared, settings
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.campaign]
 
@@ -44,7 +44,7 @@ def end_without_a_leader(kafka: KafkaCluster, tasks: Tasks, filled: TaskTransact
     [span] = filled.spans
     leader = kafka.partitions(span.topic)[span.partition].leader
     kafka.kill(leader)
-    until(lambda: kafka.partitions(span.topic)[span.partition].leader < 0, "the partition has no leader")
+    wait_until(lambda: kafka.partitions(span.topic)[span.partition].leader < 0, "the partition has no leader")
     body = EndTxnRequest(own, filled.producer_id, filled.epoch, True)
     answer = tasks.brokers.request_coordinators(
         END_STYLE[filled.style], {own: body}, tasks.client.deadline(), resend=True
@@ -79,7 +79,7 @@ def test_a_marker_for_a_partition_without_a_leader(
                 assert main(["txn", "repair", sink.name, "--yes", "--bootstrap-servers", servers]) == 0, (
                     capsys.readouterr()
                 )
-            until(lambda: offsets(client, topic, isolation_level=1)[number] == 2, "readers pass the marker")
+            wait_until(lambda: offsets(client, topic, isolation_level=1)[number] == 2, "readers pass the marker")
         again = driver.begin(sink)
         assert again.last is not None
         assert again.last.last_done == 0

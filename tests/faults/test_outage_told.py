@@ -12,10 +12,11 @@ from spark_producer.exactly_once.cluster import waits
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 from tests.conftest import local_broker
-from tests.stages.workbench import Runner, until
+from tests.stages.workbench import Runner
 from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings
 from tests.support.proxy import FaultProxy
 from tests.support.read_confluent import count_and_check
+from tests.support.waiting import wait_until
 
 
 def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -31,13 +32,13 @@ def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCapture
             proxy.cut()
             future = producer.send(topic, "after")
             flushing = Runner(producer.flush)
-            until(said("lost broker "), "the loss is told of")
+            wait_until(said("lost broker "), "the loss is told of")
             attempts = proxy.accepted
-            until(lambda: proxy.accepted > attempts + 3, "more attempts to connect have failed")
+            wait_until(lambda: proxy.accepted > attempts + 3, "more attempts to connect have failed")
             proxy.target = (proxy.host, broker.port)
             flushing.result()
             assert future.result(20).offset == 1
-            until(said("back after "), "the return is told of")
+            wait_until(said("back after "), "the return is told of")
         assert count_and_check(broker.bootstrap_servers, topic).total == 2
     told = [record.getMessage() for record in caplog.records if record.name == "pyproducer"]
     assert len(told) == 2, told
@@ -71,7 +72,7 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
         proxy.target = (proxy.host, 1)
         proxy.cut()
         committing = Runner(lambda: driver.commit(sink, [message], 0))
-        until(lambda: said("waiting for "), "the loss is told of")
+        wait_until(lambda: said("waiting for "), "the loss is told of")
         proxy.target = (proxy.host, broker.port)
         committing.result()
         driver.close_all()

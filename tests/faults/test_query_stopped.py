@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.stages.workbench import Runner
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("proxied", KAFKA_4_FIRST[:2], indirect=True)]
 SECONDS = 60.0
@@ -55,11 +55,11 @@ def test_stop_in_mid_write_and_restart(
     options = {**FAULT_OPTIONS, "kafka.buffer.memory": 262_144, "kafka.request.timeout.ms": 60_000}
     query = stream.to(proxied, topic, options=options).trigger(processingTime="50 milliseconds").start()
     try:
-        wait(lambda: stream.committed() == [0], "the first micro-batch")
+        wait_until(lambda: stream.committed() == [0], "the first micro-batch")
         proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
         stream.put("1.json", numbered(FEW, MANY))
         requests = proxied.proxy.requests[PRODUCE]
-        wait(lambda: proxied.proxy.requests[PRODUCE] > requests + 5, "requests of the second micro-batch")
+        wait_until(lambda: proxied.proxy.requests[PRODUCE] > requests + 5, "requests of the second micro-batch")
         connections = proxied.proxy.open_connections
         fault(proxied.proxy)
     finally:
@@ -67,7 +67,7 @@ def test_stop_in_mid_write_and_restart(
         assert stopping.done.wait(SECONDS), f"stop() has not returned within {SECONDS:g} s"
     stopping.result()
     # Spark gives the worker two seconds (spark.python.task.killTimeout) to end by itself, in which it goes on writing.
-    wait(lambda: proxied.proxy.open_connections <= connections - EACH, "the end of the worker")
+    wait_until(lambda: proxied.proxy.open_connections <= connections - EACH, "the end of the worker")
     proxied.proxy.heal()
     assert FEW < written(proxied, topic) < FEW + MANY, "it was in the middle"
     assert stream.committed() == [0]
@@ -90,10 +90,3 @@ def assert_at_least_once(broker: ProxiedBroker, topic: str) -> None:
 def written(broker: ProxiedBroker, topic: str) -> int:
     """Rows in the log."""
     return sum(end_offsets(broker.bootstrap_servers, topic).values())
-
-
-def wait(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited for {what} in vain"
-        time.sleep(0.02)

@@ -18,6 +18,7 @@ from tests.support.filled_tasks import SECONDS, Tasks, batch, committed, inline,
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
 from tests.support.read_back import read_topic
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 EAGER = {
@@ -59,10 +60,7 @@ def test_a_compacted_control_topic_still_says_what_is_done(eager: KafkaCluster) 
             )
             assert driver.commit(sink, [message], number) == WriteCommitted(number)
             time.sleep(0.11)  # so that the next record begins a segment
-        deadline = time.monotonic() + SECONDS
-        while records(eager, topic) > 3:
-            assert time.monotonic() < deadline, "nothing was compacted"
-            time.sleep(0.2)
+        wait_until(lambda: records(eager, topic) <= 3, "compaction", seconds=SECONDS, pause=0.2)
         for number in (BATCHES, BATCHES + 1):  # with what the driver remembers, and without
             handle = driver.begin(sink)
             assert handle.last is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -52,6 +51,7 @@ from tests.support.filled_tasks import (
     prepared,
     take_over,
 )
+from tests.support.waiting import retry, wait_until
 
 pytestmark = pytest.mark.parametrize(
     "proxied",
@@ -198,9 +198,8 @@ def test_what_dead_tasks_of_the_same_write_left_open_is_aborted_by_its_commit(
         assert left == ()
         end_tasks(other.brokers, [kept], True, other.client.deadline())
         expected = ["0-0", "0-1", "other"] if path == "B" else ["a", "other"]
-        deadline = time.monotonic() + SECONDS
-        while len(committed(proxied, rows)) < len(expected) and time.monotonic() < deadline:
-            time.sleep(0.05)  # a coordinator answers before it has written the markers
+        # A coordinator answers before it has written the markers.
+        wait_until(lambda: len(committed(proxied, rows)) >= len(expected), "the markers", seconds=SECONDS, pause=0.05)
         assert sorted(committed(proxied, rows)) == expected
     finally:
         other.close()
@@ -315,10 +314,7 @@ def test_a_transaction_that_times_out_after_the_commit_point_makes_the_batch_par
     cluster = CommandExecutor(tasks.client, sink.name, sink.control_topic)
     cluster.prepare()
     assert isinstance(cluster.perform(WriteControl(handle.fencing, record)), ControlWritten)
-    deadline = time.monotonic() + SECONDS
-    while _state(tasks, short) == "Ongoing":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: _state(tasks, short) != "Ongoing", "the transaction times out", seconds=SECONDS, pause=0.1)
     with pytest.raises(ExactlyOnceError) as partial:
         driver.begin(sink)
     assert (partial.value.kind, partial.value.names) == (FailureKind.PARTIAL.name, (short.transactional_id,))
@@ -352,14 +348,12 @@ def test_rows_of_a_topic_that_was_made_anew_meanwhile_are_not_committed_as_if_th
     messages = [prepared(handle, 0, each) for each in one_each(tasks, handle, rows, 2)]
     admin = AdminClient({"bootstrap.servers": proxied.bootstrap_servers})
     admin.delete_topics([rows])[rows].result(SECONDS)
-    deadline = time.monotonic() + SECONDS
-    while True:  # its name is free once all of it is gone
-        try:
-            admin.create_topics([NewTopic(rows, 2)])[rows].result(SECONDS)
-            break
-        except KafkaException:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    retry(
+        lambda: admin.create_topics([NewTopic(rows, 2)])[rows].result(SECONDS),
+        KafkaException,
+        "the name is free, once all of the old topic is gone",
+        pause=0.1,
+    )
     with pytest.raises(ExactlyOnceError, match=f"its rows are no longer in {rows}-0") as refused:
         driver.commit(sink, messages, 0)
     assert (refused.value.kind, refused.value.again) == (FailureKind.VOTE.name, True)

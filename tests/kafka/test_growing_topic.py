@@ -11,9 +11,9 @@ from kafka.partitioner.default import murmur2
 from spark_producer import Producer
 from spark_producer.errors import RecordError
 from spark_producer.producer import parts_of
-from tests.stages.workbench import until
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
+from tests.support.waiting import wait_until
 
 SECONDS = 30
 
@@ -44,7 +44,7 @@ def test_ky1_keys_follow_the_new_count_at_the_next_metadata(kafka_4: KafkaCluste
         producer.send_batch(batch, topic=topic)
         admin = AdminClient({"bootstrap.servers": kafka_4.bootstrap_servers})
         admin.create_partitions([NewPartitions(topic, 6)])[topic].result(SECONDS)
-        until(lambda: parts_of(producer).partition_count(topic) == 6, "the new partitions are known")
+        wait_until(lambda: parts_of(producer).partition_count(topic) == 6, "the new partitions are known")
         producer.send_batch(batch, topic=topic)
     written = read_topic(kafka_4.bootstrap_servers, topic, expected=100)
     places: dict[bytes | None, set[int]] = {}

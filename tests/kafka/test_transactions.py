@@ -19,10 +19,10 @@ from spark_producer.common.cluster import Style
 from spark_producer.errors import BrokerError, ProducerFenced, TransactionAbortable, TransactionAborted
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.producer import parts_of
-from tests.stages.workbench import until
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
 from tests.support.read_back import read_topic
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka]
 
@@ -119,7 +119,7 @@ def test_tm19_a_commit_after_the_transaction_has_timed_out_says_so_with_both(
         producer.begin_transaction()
         producer.send(topic, b"late")
         producer.flush()
-        until(lambda: offsets(client, topic, isolation_level=1)[0] > 0, "the brokers abort it")
+        wait_until(lambda: offsets(client, topic, isolation_level=1)[0] > 0, "the brokers abort it")
         for call in (producer.commit_transaction, producer.abort_transaction):
             with pytest.raises(ProducerFenced, match=r"took longer than transaction\.timeout\.ms; close this producer"):
                 call()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 from tests.support.proxy import FaultProxy
+from tests.support.waiting import poll, retry
 
 TRANSACTION_LOGS = 3
 """partitions of __transaction_state"""
@@ -34,6 +34,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
 }
 SECONDS = 60.0
+CLOSE_SECONDS = 20.0
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -159,17 +160,16 @@ class EmbeddedCluster:
         command += ["--advertised", self.bootstrap_servers]
         self.home.mkdir(parents=True, exist_ok=True)
         self._process = ChildProcess([*command, "--data-dir", str(self.home / "data")], self.log(node))
-        deadline = time.monotonic() + SECONDS
         quick = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 50}
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **quick})
-        while True:
-            try:
-                client.list_topics(timeout=1)
-            except KafkaException as error:
-                if self._process.exit_code is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"the embedded broker did not start:\n{self._process.tail()}") from error
-            else:
-                return
+        retry(
+            lambda: client.list_topics(timeout=1),
+            KafkaException,
+            "the embedded broker starts",
+            seconds=SECONDS,
+            more=self._process.tail,
+            ended=self._process.has_ended,
+        )
 
     def pid(self, node: int) -> int:
         """Its process."""
@@ -264,3 +264,14 @@ def held_back(cluster: Named, topic: str) -> dict[int, tuple[int, int]]:
         answers = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=30)
         ends.append({place.partition: answer.result(SECONDS).offset for place, answer in answers.items()})
     return {number: (ends[0][number], ends[1][number]) for number in ends[0] if ends[0][number] < ends[1][number]}
+
+
+def left_open(cluster: Named, topic: str) -> tuple[dict[int, tuple[int, int]], dict[str, str]]:
+    """What is `held_back`, and the open transactions of the sink of this topic, once there is nothing or time is up."""
+
+    def of_the_sink() -> dict[str, str]:
+        return {name: state for name, state in open_transactions(cluster).items() if topic in name}
+
+    poll(lambda: not held_back(cluster, topic), seconds=CLOSE_SECONDS, pause=0.1)
+    poll(lambda: not of_the_sink(), seconds=CLOSE_SECONDS, pause=0.1)
+    return held_back(cluster, topic), of_the_sink()

@@ -19,6 +19,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tests.support.waiting import poll
+
 SECONDS = 600.0
 STOPPED = "the query was stopped"
 SETTINGS = {
@@ -51,7 +53,7 @@ def main() -> None:
         if job.exists():
             _tell(folder / f"done-{number}.json", run(spark, json.loads(job.read_text()), folder / f"stop-{number}"))
             number += 1
-        time.sleep(0.01)
+        time.sleep(0.01)  # the test ends or kills this process
     spark.stop()
 
 
@@ -65,8 +67,7 @@ def run(spark: SparkSession, job: dict[str, Any], stop: Path) -> dict[str, Any]:
     query = (writer if job["endless"] else writer.trigger(availableNow=True)).start()
     error = ""
     try:
-        while query.isActive and not stop.exists() and time.monotonic() < begun + SECONDS:
-            time.sleep(0.02)
+        poll(lambda: not query.isActive or stop.exists(), seconds=SECONDS, pause=0.02)
         if query.isActive:
             query.stop()
             error = STOPPED

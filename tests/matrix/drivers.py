@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 from tests.matrix.failing import FOLDER, FUNCTION, SITE, VARIABLE, ancestors
 from tests.support.class_archives import spark_options
 from tests.support.processes import ChildProcess
+from tests.support.waiting import poll, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120.0
@@ -67,11 +67,9 @@ class Driver:
 
     def wait_until_ready(self) -> None:
         """Until it can take queries."""
-        deadline = time.monotonic() + START_SECONDS
-        while not self.is_ready:
-            if self.process.exit_code is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the driver did not start:\n{self.process.tail()}")
-            time.sleep(0.01)
+        process = self.process
+        ready = (self.folder / "ready").exists
+        wait_until(ready, "the driver starts", seconds=START_SECONDS, more=process.tail, ended=process.has_ended)
 
     def give(self, job: Mapping[str, Any]) -> int:
         """Hand a query over; its number."""
@@ -156,11 +154,14 @@ class Driver:
     def kill(self) -> None:
         """SIGKILL to all of its processes."""
         self.process.kill()
-        deadline = time.monotonic() + 10
-        while (left := self.processes()) and time.monotonic() < deadline:
+
+        def all_gone() -> bool:
+            left = self.processes()
             for pid in left:
                 kill(pid)
-            time.sleep(0.01)
+            return not left
+
+        poll(all_gone, seconds=10)
 
 
 class Drivers:

@@ -27,6 +27,7 @@ from tests.matrix.drivers import Driver, Drivers
 from tests.matrix.play import PARTITIONS, Case, Play, Result, Stand, judge, told_in_short
 from tests.matrix.readers import ConcurrentReader
 from tests.matrix.rows import Amount, expected, write_files
+from tests.support.waiting import wait_until
 
 AMOUNT = Amount(batches=8)
 SECONDS = 240.0
@@ -70,7 +71,7 @@ def fight(stand: Stand, case: Case, *, copied: bool) -> Result:
                     result.lives += 1
                     result.told.append(told_in_short(outcome["error"]))
                     numbers[place] = fighters[place].give(jobs[place])
-            time.sleep(0.02)
+            time.sleep(0.02)  # the pace of the turns
         result.faults, result.fired = 1, min(1, result.lives)  # it was no duel if nobody had to give way
         if left:
             result.violations.append(f"stuck: {len(left)} of two drivers did not come to the end, {result.told[-2:]}")
@@ -116,10 +117,14 @@ def _warm(stand: Stand, job: Mapping[str, Any], topic: str, deadline: float) -> 
 
 
 def _wait(driver: Driver, number: int, deadline: float) -> None:
-    while (outcome := driver.outcome(number)) is None:
-        if time.monotonic() > deadline or driver.process.exit_code is not None:
-            raise RuntimeError(f"the first batch was not written:\n{driver.process.tail()}")
-        time.sleep(0.02)
+    process, seconds = driver.process, deadline - time.monotonic()
+    outcome = wait_until(
+        lambda: driver.outcome(number),
+        "the first batch is written",
+        seconds=seconds,
+        more=process.tail,
+        ended=process.has_ended,
+    )
     if outcome["error"]:
         raise RuntimeError(outcome["error"])
 

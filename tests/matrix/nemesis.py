@@ -26,6 +26,7 @@ from tests.matrix.faults import Brokers, Fault, proxied_cluster
 from tests.matrix.play import LOUD, judge, told_in_short
 from tests.matrix.readers import ConcurrentReader
 from tests.matrix.rows import FILES, Amount, expected, write_files
+from tests.support.waiting import poll
 
 FOLDER = Path(__file__).resolve().parents[2] / "build" / "nemesis"
 PARTITIONS = 3
@@ -103,7 +104,7 @@ class Run:
                 self.turn(reader)
                 for hand in hands:
                     hand.turn()
-                time.sleep(0.02)
+                time.sleep(0.02)  # the pace of the turns
             for hand in hands:
                 hand.end()
             self.brokers.heal()
@@ -163,15 +164,13 @@ class Run:
             return
         if self.driver is not None:  # else the last fault has taken it, and no other was begun yet
             self.driver.stop_query(self.number)
-            while self.driver.outcome(self.number) is None and self.driver.process.exit_code is None:
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.02)
+            driver, number = self.driver, self.number
+            poll(lambda: driver.outcome(number) is not None or driver.process.has_ended(), seconds=FINISH_SECONDS)
         while not self.live(endless=False) and not self.record.loud:
             if time.monotonic() > deadline:
                 self.record.violations.append(f"stuck: no end within {FINISH_SECONDS:g} s after the last fault")
                 break
-            time.sleep(0.02)
+            time.sleep(0.02)  # the pace of the turns
         self.record.visible.append((self.now, reader.count))
 
     def _job(self, endless: bool) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark_producer import register
 from tests.matrix.failing import ancestors
 from tests.matrix.readers import read_later
+from tests.support.waiting import wait_until
 
 ROWS = 4_000
 TASKS = 4
@@ -103,23 +104,17 @@ class Outcome(NamedTuple):
 
 def wait_for(path: Path, failed: Sequence[str] = ()) -> None:
     """Until a file is there; not any more when something has `failed`."""
-    deadline = time.monotonic() + SECONDS
-    while not path.exists():
-        assert not failed, failed[0]
-        assert time.monotonic() < deadline, f"waited for {path.name} in vain"
-        time.sleep(0.01)
+    wait_until(path.exists, path.name, seconds=SECONDS, more=lambda: failed[:1], ended=lambda: bool(failed))
 
 
 def wait_for_rows(servers: str, topic: str, numbers: range) -> None:
     """Until a row with one of these numbers is in the log, committed or not."""
-    deadline = time.monotonic() + SECONDS
-    while not any(
-        int(one.value or b"-1") in numbers
-        for rows in read_later(servers, topic, "read_uncommitted").values()
-        for one in rows
-    ):
-        assert time.monotonic() < deadline, f"none of the rows {numbers} is in the log"
-        time.sleep(0.05)
+
+    def is_there() -> bool:
+        found = read_later(servers, topic, "read_uncommitted").values()
+        return any(int(one.value or b"-1") in numbers for rows in found for one in rows)
+
+    wait_until(is_there, f"one of the rows {numbers} is in the log", seconds=SECONDS, pause=0.05)
 
 
 def attempts(home: Path) -> Counter[tuple[int, int]]:
@@ -139,10 +134,7 @@ def began(home: Path) -> tuple[int, int]:
 
 def wait_for_second(home: Path, partition: int) -> None:
     """Until the second attempt of a task has begun."""
-    deadline = time.monotonic() + SECONDS
-    while not attempts(home)[partition, 1]:
-        assert time.monotonic() < deadline, "nothing was speculated"
-        time.sleep(0.02)
+    wait_until(lambda: attempts(home)[partition, 1], "a second attempt", seconds=SECONDS, pause=0.02)
 
 
 def slow_tasks(
@@ -157,7 +149,7 @@ def slow_tasks(
         mine = began(home)
         pause = slow.get(mine, 0.0)
         for number, batch in enumerate(batches):
-            time.sleep(pause)
+            time.sleep(pause)  # what makes the attempt slow
             if number == 3 and pause and mine[1] == 0:
                 wait_for_second(home, mine[0])
             yield batch

@@ -25,7 +25,7 @@ from typing import Any
 from tests.matrix import results
 from tests.matrix.cases import OPTIONS as PATHS
 from tests.matrix.cases import all_cases
-from tests.matrix.clusters import Cluster, cluster_of, held_back, open_transactions
+from tests.matrix.clusters import Cluster, cluster_of, left_open
 from tests.matrix.failing import FOLDER, SITE, VARIABLE
 from tests.matrix.odd_lives import FUNCTION, Death
 from tests.matrix.odd_ways import TWO_EXECUTORS, WAYS
@@ -34,10 +34,10 @@ from tests.matrix.readers import read_later
 from tests.matrix.standalone import standalone
 from tests.support.class_archives import spark_options
 from tests.support.processes import ChildProcess
+from tests.support.waiting import poll
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300.0
-CLOSE_SECONDS = 20.0
 QUICK = {"kafka.linger.ms": "0", "kafka.batch.size": "1024"}
 """What a task has read is sent at once, so that what is harmed is in the midst of its write."""
 FIRST_ROW = {"triggers": 100}
@@ -110,24 +110,19 @@ def _life(folder: Path, arguments: Sequence[str], deadline: float) -> ChildProce
         "PYTHONPATH": os.pathsep.join([SITE, str(ROOT)]),
     }
     child = ChildProcess([sys.executable, "-m", "tests.matrix.odd_ways", *arguments], folder / "log", environment)
-    while child.exit_code is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+    poll(child.has_ended, seconds=deadline - time.monotonic(), pause=0.05)
     return child
 
 
 def judge(cluster: Cluster, topic: str, wanted: range) -> list[str]:
     """One line for each kind of violation: what a reader of committed rows sees, and what is left open."""
-    deadline = time.monotonic() + CLOSE_SECONDS
-    while (behind := held_back(cluster, topic)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    while (still_open := [one for one in open_transactions(cluster) if topic in one]) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    behind, still_open = left_open(cluster, topic)
     seen = Counter(
         int(one.value or b"-1") for rows in read_later(cluster.bootstrap_servers, topic).values() for one in rows
     )
     kinds = {
         "readers are held back": behind,
-        "transactions are open": still_open,
+        "transactions are open": list(still_open),
         "lost-write": sorted(set(wanted) - seen.keys()),
         "duplicate": sorted(number for number, count in seen.items() if count > 1),
         "foreign": sorted(seen.keys() - set(wanted)),

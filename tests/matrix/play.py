@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.matrix.checker import differences, violations
-from tests.matrix.clusters import Cluster, held_back, open_transactions
+from tests.matrix.clusters import CLOSE_SECONDS, Cluster, left_open
 from tests.matrix.drivers import Driver, Drivers, Reached, is_alive
 from tests.matrix.readers import ConcurrentReader, read_later
 from tests.matrix.rows import FILES, Amount, Row, expected, write_files
 from tests.matrix.strikes import Strike
+from tests.support.waiting import poll
 
 PARTITIONS = 3
 CASE_SECONDS = 150.0
-CLOSE_SECONDS = 20.0
 """Within which all transactions are at their end when the query is."""
 ATTEMPTS = 5
 LOUD = {
@@ -240,7 +240,7 @@ class Play:
                 if all(old.driver is not driver for old in self._left_behind) and driver.answered:
                     self._arm(driver)
             self._let_zombies_go(driver, begun)
-            time.sleep(0.01)
+            time.sleep(0.01)  # the pace of the turns
         else:
             return None
         return driver.outcome(number)
@@ -276,9 +276,7 @@ class Play:
         for old in self._left_behind:
             if not old.driver.answered:
                 old.driver.answer()
-            while is_alive(old.pid) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            if is_alive(old.pid):
+            if not _ends(old.pid, deadline - time.monotonic()):
                 self.result.told.append(f"process {old.pid} of a dead driver has not ended within {CLOSE_SECONDS:g} s")
 
     def _count_losses(self) -> None:
@@ -320,11 +318,7 @@ def judge(
     """
     if not whole:
         return violations(wanted, read_later(cluster.bootstrap_servers, topic), whole=False, keys_move=keys_move)
-    deadline = time.monotonic() + CLOSE_SECONDS
-    while (behind := held_back(cluster, topic)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    while (still_open := _open(cluster, topic)) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    behind, still_open = left_open(cluster, topic)
     found = [f"readers are held back: {behind}"] if behind else []
     found += [f"transactions are open: {still_open}"] if still_open else []
     later = read_later(cluster.bootstrap_servers, topic)
@@ -333,9 +327,8 @@ def judge(
     return [*found, *violations(wanted, later, keys_move=keys_move, together=together), *differences(concurrent, known)]
 
 
-def _open(cluster: Cluster, topic: str) -> dict[str, str]:
-    """The open transactions of the sink that writes to this topic: its name is in the sink's."""
-    return {name: state for name, state in open_transactions(cluster).items() if topic in name}
+def _ends(pid: int, seconds: float) -> bool:
+    return poll(lambda: not is_alive(pid), seconds=seconds, pause=0.02)
 
 
 def told_in_short(error: str) -> str:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from tests.matrix.checker import Read, Seen
+from tests.support.waiting import poll
 
 SECONDS = 60.0
 
@@ -66,9 +67,7 @@ class ConcurrentReader:
 
     def wait_for(self, count: int, seconds: float = 20.0) -> Read:
         """What it has when it has `count` rows, or after a while."""
-        deadline = time.monotonic() + seconds
-        while self.count < count and time.monotonic() < deadline:
-            time.sleep(0.02)
+        poll(lambda: self.count >= count, seconds=seconds, pause=0.02)
         return {partition: list(rows) for partition, rows in self.found.items()}
 
     def _run(self) -> None:

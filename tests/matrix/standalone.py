@@ -6,9 +6,7 @@ Owns: its processes. Must not know: what runs on it.
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 from tests.support.class_archives import SPARK_JVM
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
+from tests.support.waiting import wait_until
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 SECONDS = 90.0
@@ -59,9 +58,11 @@ def standalone(home: Path) -> Iterator[str]:
                 "--work-dir",
                 str(folder),
             )
-        deadline = time.monotonic() + SECONDS
-        while len(re.findall("Registering worker", (home / "master.log").read_text())) < len(HOSTS):
-            if master.exit_code is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"Spark's cluster did not start:\n{master.tail()}")
-            time.sleep(0.1)
+        wait_until(
+            lambda: (home / "master.log").read_text().count("Registering worker") >= len(HOSTS),
+            "Spark's cluster starts",
+            seconds=SECONDS,
+            more=master.tail,
+            ended=master.has_ended,
+        )
         yield address

@@ -23,6 +23,7 @@ from spark_producer.protocol import END_TXN, INIT_PRODUCER_ID
 from spark_producer.protocol.messages import EndTxnRequest, InitProducerIdRequest
 from tests.matrix.clusters import Cluster, coordinator_of, leader_of, open_transactions
 from tests.matrix.drivers import Driver, Reached, kill
+from tests.support.waiting import poll
 
 DOWN_SECONDS = 4.0
 """for which a node is gone: longer than its session, so that another one leads"""
@@ -99,7 +100,7 @@ class Strike(NamedTuple):
             self.cluster.kill(node)
         if self.after == "goes on":
             self.driver.answer()
-            time.sleep(seconds)
+            time.sleep(seconds)  # how long the nodes are down
         for node in nodes[:-1]:
             start_beside(self.cluster, node)
         self.cluster.start(nodes[-1])
@@ -107,12 +108,12 @@ class Strike(NamedTuple):
     def pause(self, seconds: int) -> None:
         """The process stands still, and what it has begun grows old."""
         kill(self.stopped.pid, signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(seconds)  # how long the process stands still
         kill(self.stopped.pid, signal.SIGCONT)
 
     def wait(self, seconds: int) -> None:
         """Time passes."""
-        time.sleep(seconds)
+        time.sleep(seconds)  # that is all
 
     def hijack_tasks(self) -> None:
         """A foreign producer takes the ids of all open transactions of tasks: it may, if it has the right to write."""
@@ -142,9 +143,7 @@ class Strike(NamedTuple):
         """`StreamingQuery.stop` has returned before the process goes on, which Spark has given up then."""
         number = self.driver.jobs - 1
         self.driver.stop_query(number)
-        deadline = time.monotonic() + SECONDS
-        while self.driver.outcome(number) is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        poll(lambda: self.driver.outcome(number) is not None, seconds=SECONDS, pause=0.02)
 
     def add_partitions(self) -> None:
         """The topic gets two more partitions."""
@@ -157,9 +156,7 @@ class Strike(NamedTuple):
         client = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
         count = len(client.list_topics(self.topic, timeout=SECONDS).topics[self.topic].partitions)
         client.delete_topics([self.topic])[self.topic].result(SECONDS)
-        deadline = time.monotonic() + SECONDS
-        while self.topic in client.list_topics(timeout=SECONDS).topics and time.monotonic() < deadline:
-            time.sleep(0.05)
+        poll(lambda: self.topic not in client.list_topics(timeout=SECONDS).topics, seconds=SECONDS, pause=0.05)
         self.cluster.create_topic(self.topic, count)
 
     def keep_ends(self) -> None:

@@ -158,7 +158,7 @@ def test_the_readers_are_asked_when_those_left_behind_have_ended(
 ) -> None:
     case = played(f"Error: {LOUD['PARTIAL']}")
     word = tmp_path / "go on"
-    program = f"import pathlib, time\nwhile not pathlib.Path({str(word)!r}).exists(): time.sleep(0.01)"
+    program = f"import pathlib, time\nwhile not pathlib.Path({str(word)!r}).exists(): time.sleep(0.01)"  # a process of its own
     left = subprocess.Popen([sys.executable, "-I", "-S", "-c", program])
     driver: Any = MadeUpDriver(tmp_path)
     driver.answer = word.touch

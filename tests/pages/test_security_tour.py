@@ -6,8 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from spark_producer import Producer
 from spark_producer.cli.entry import main
 from spark_producer.errors import AuthenticationFailed
 from tests.support.processes import ChildProcess
+from tests.support.waiting import wait_until
 
 SECONDS = 60.0
 
@@ -52,11 +51,16 @@ def client_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
 
 
 def port_of(broker: ChildProcess) -> str:
-    deadline, pause = time.monotonic() + SECONDS, threading.Event()
-    while not (said := re.search(r"^broker on \S+:(\d+) \(SASL_SSL\)", broker.output.read_text(), re.MULTILINE)):
-        assert broker.exit_code is None, broker.tail()
-        assert time.monotonic() < deadline, broker.tail()
-        pause.wait(0.05)
+    line = re.compile(r"^broker on \S+:(\d+) \(SASL_SSL\)", re.MULTILINE)
+    said = wait_until(
+        lambda: line.search(broker.output.read_text()),
+        "the broker's port",
+        seconds=SECONDS,
+        pause=0.05,
+        more=broker.tail,
+        ended=broker.has_ended,
+    )
+    assert said is not None
     return said[1]
 
 

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.platforms.environments import HOME, build_wheel, make, renew
 from tests.platforms.program import read
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
+from tests.support.waiting import wait_until
 
 ROWS = 1_000
 SECONDS = 240
@@ -94,11 +94,14 @@ def standalone(python: Path, home: Path) -> Iterator[str]:
     ]
     master = ChildProcess(command, home / "master.log", settings)
     try:
-        deadline = time.monotonic() + SECONDS
-        while "Starting Spark master" not in master.tail():
-            if master.exit_code is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the master did not start:\n{master.tail()}")
-            time.sleep(0.1)
+        wait_until(
+            lambda: "Starting Spark master" in master.tail(),
+            "the master starts",
+            seconds=SECONDS,
+            pause=0.1,
+            more=master.tail,
+            ended=master.has_ended,
+        )
         command = [
             program[0],
             f"{program[1]}.worker.Worker",

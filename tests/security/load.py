@@ -46,6 +46,6 @@ def send_all(loads: Collection[Load], happened: Callable[[], bool]) -> None:
             raise TimeoutError(f"it has not happened after {SECONDS:.0f} s and {[load.count for load in loads]} rows")
         for load in loads:
             load.send()
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # the pace of the load
     for load in loads:
         load.flush()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.security.wrong import WRONG_PASSWORD
 from tests.support.certificates import Certificates
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
+from tests.support.waiting import wait_until
 
 USER, PASSWORD, OTHER_PASSWORD = "reader", "reader-pw-c0de", "other-pw-f00d"
 COMMAND = [sys.executable, "-m", "spark_producer"]
@@ -58,10 +58,14 @@ class Commands:
 
     def wait_until_ready(self, topic: str) -> None:
         """Write until the broker takes it."""
-        deadline = time.monotonic() + SECONDS
-        while "Ctrl-C stops it" not in self.broker.tail() and self.broker.exit_code is None:
-            assert time.monotonic() < deadline, self.broker.tail()
-            time.sleep(0.05)
+        broker = self.broker
+        wait_until(
+            lambda: "Ctrl-C stops it" in broker.tail() or broker.has_ended(),
+            "the broker is ready",
+            seconds=SECONDS,
+            pause=0.05,
+            more=broker.tail,
+        )
         ours.write(self.settings(PASSWORD), topic, 1)
 
     def tail(self, topic: str, password: str, name: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -19,6 +18,7 @@ from spark_producer.network import ConnectionSettings
 from tests.security import ours
 from tests.security.ways import Way, login
 from tests.support.secured_kafka import SecuredKafka
+from tests.support.waiting import wait_until
 
 PATIENCE = {"max.block.ms": str(ours.PATIENCE_MS)}
 
@@ -158,11 +158,12 @@ def test_authorisation_without_acknowledgements_the_log_hints_at_rights(
     """With acks=0 a broker has no answer in which to refuse: it closes the connection."""
     secured.create_topic(topic, 1)
     secured.allow(user, "DESCRIBE", topic)
-    deadline = time.monotonic() + ours.SECONDS
     with Producer(settings(secured, user, acks="0", linger_ms="0")) as producer:
-        while not (hints := [said for said in caplog.messages if "ACL" in said]):
-            assert time.monotonic() < deadline, caplog.messages
+
+        def hinted() -> list[str]:
             producer.send(topic, "lost").result(ours.SECONDS)
-            time.sleep(0.05)
+            return [said for said in caplog.messages if "ACL" in said]
+
+        hints = wait_until(hinted, "a hint at rights", seconds=ours.SECONDS, pause=0.05, more=lambda: caplog.messages)
     assert user in hints[0]
     assert ours.values(secured, topic) == []

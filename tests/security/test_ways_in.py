@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tests.spark.streams import FileStream, run
 from tests.support.certificates import KEY_PASSWORD
 from tests.support.kafka_node import KafkaFailed
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
+from tests.support.waiting import retry
 
 ROWS = 1000
 STREAMED = (
@@ -150,17 +150,13 @@ def test_sec15_a_delegation_token_logs_in(secured: SecuredKafka, topic: str, tmp
 
 def write_once_known(config: dict[str, str], topic: str, value: str) -> None:
     """One row. A broker learns of a token only a moment after it was made: of eight logins at once three were seen to fail."""
-    deadline = time.monotonic() + ours.SECONDS
-    while True:
-        try:
-            with Producer(config) as producer:
-                producer.send(topic, value)
-                producer.flush()
-            return
-        except AuthenticationFailed:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+
+    def write() -> None:
+        with Producer(config) as producer:
+            producer.send(topic, value)
+            producer.flush()
+
+    retry(write, AuthenticationFailed, "the broker knows the token", seconds=ours.SECONDS, pause=0.1)
 
 
 def delegation_token(secured: SecuredKafka, properties: Path) -> tuple[str, str]:

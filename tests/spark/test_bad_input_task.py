@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.spark.frames import session_settings, told_in_short, write
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets
+from tests.support.waiting import wait_until
 
 ROWS, BAD_ROW = 60, 42
 """The bad row is in the fifth of six Arrow batches."""
@@ -86,9 +86,7 @@ def test_what_was_acknowledged_stays(spark: SparkSession, broker: Broker, topic:
 
     def rows(_: Iterable[int]) -> Iterator[tuple[str, int]]:
         yield from ((f"{number}-{'x' * 1000}", 1) for number in range(good))
-        deadline = time.monotonic() + 60
-        while not end_offsets(bootstrap, topic)[0]:
-            assert time.monotonic() < deadline, "nothing was acknowledged"
+        wait_until(lambda: end_offsets(bootstrap, topic)[0], "the first rows are acknowledged")
         yield from (("bad", -1) for _ in range(good))
 
     source = spark.sparkContext.parallelize([0], 1).mapPartitions(rows)

@@ -16,11 +16,12 @@ from tests.support.jars import spark_sink_jars
 from tests.support.read_back import read_topic
 
 PROGRAM = """
-import json, shutil, sys, time
+import json, shutil, sys
 from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.kafka.foreign import write_with_kafka_python
+from tests.support.waiting import wait_until
 
 jars, bootstrap, source, begun, fresh = sys.argv[1:]
 spark = (
@@ -43,10 +44,7 @@ def read_by(topic):
     return sum(json.loads(newest)[source].values())
 
 def wait(condition):
-    deadline = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
+    wait_until(condition, "the query goes on", seconds=90, pause=0.1)
 
 # One checkpoint has a micro-batch behind it, the other one is new.
 write_with_kafka_python(bootstrap, source, 20, 2)

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import zipfile
 from collections import Counter
@@ -33,6 +32,7 @@ from tests.support.kafka_cluster import KafkaCluster
 from tests.support.processes import ChildProcess
 from tests.support.read_back import Row, read_topic
 from tests.support.read_confluent import end_offsets
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 JOBS = ROOT / "jobs"
@@ -222,7 +222,7 @@ def test_flights_with_the_settings_in_conf(
         until = time.monotonic() + DEADLINE
         while child.exit_code is None and time.monotonic() < until:
             seen |= {path.suffix for path in short_directory.iterdir()}
-            time.sleep(0.05)
+            time.sleep(0.05)  # the interval of the samples
         assert child.wait(DEADLINE) == 0, child.tail()
     assert seen == {".sock"}
     assert list(short_directory.iterdir()) == []
@@ -283,12 +283,14 @@ def test_ctrl_c_between_a_directory_and_its_keeper(
 
 def wait_for_output(job: ChildProcess, text: str) -> None:
     """Poll the job's output until `text` is in it."""
-    deadline = time.monotonic() + DEADLINE
-    pause = threading.Event()
-    while text not in job.output.read_text():
-        assert job.exit_code is None, job.tail()
-        assert time.monotonic() < deadline, job.tail()
-        pause.wait(0.05)
+    wait_until(
+        lambda: text in job.output.read_text(),
+        f"the output {text!r}",
+        seconds=DEADLINE,
+        pause=0.05,
+        more=job.tail,
+        ended=job.has_ended,
+    )
 
 
 def test_servers_that_are_not_there(tmp_path: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from spark_producer.broker import LocalBroker
 from spark_producer.datasource.write.worker.executor_memory import MIN_BUFFER_MEMORY, default_buffer_memory
+from tests.support.waiting import wait_until
 
 SECONDS = 60
 ROWS = 3000
@@ -18,12 +17,14 @@ ROWS = 3000
 
 def logged(session: SparkSession, logger: str, count: int) -> list[str]:
     """The first `count` lines of a logger of the Python workers; Spark takes them over a moment after they are written."""
-    deadline, pause = time.monotonic() + SECONDS, threading.Event()
     lines = session.tvf.python_worker_logs().where(f"logger = '{logger}'").select("msg")
-    while len(found := [row.msg for row in lines.collect()]) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} lines of {logger} within {SECONDS} s"
-        pause.wait(0.1)
-    return found
+    rows = wait_until(
+        lambda: found if len(found := lines.collect()) >= count else None,
+        f"{count} lines of {logger}",
+        seconds=SECONDS,
+        pause=0.1,
+    )
+    return [row.msg for row in rows]
 
 
 def test_a_task_takes_the_memory_that_its_worker_can_have_unless_it_is_set(spark: SparkSession) -> None:

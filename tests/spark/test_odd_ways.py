@@ -6,7 +6,6 @@ All is read by librdkafka, which knows nothing of us.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from tests.matrix.odd_ground import wait_for
 from tests.spark.frames import told_in_short, write
 from tests.spark.streams import FileStream, run
 from tests.support.read_back import read_topic
+from tests.support.waiting import wait_until
 
 PATHS = [pytest.param({}, id="inline"), pytest.param({"exactlyOnceMaxInlineBytes": 0}, id="two phases")]
 ROWS = 40
@@ -107,9 +107,7 @@ def test_of_two_jobs_with_one_id_the_first_is_told_so(
 
     with ThreadPoolExecutor(1) as pool:
         losing = pool.submit(first)
-        while not (home / "first-writes").exists():
-            assert not losing.done(), losing.exception()
-            time.sleep(0.02)
+        wait_until((home / "first-writes").exists, "the first write", pause=0.02, ended=losing.done)
         write(numbers(spark, ROWS, 1), embedded_broker, topic, once)
         (home / "second-is-done").touch()
         assert "a newer driver has begun a write of this sink" in told_in_short(losing.result())

@@ -7,8 +7,6 @@ import re
 import shlex
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from spark_producer.cli.entry import main
 from spark_producer.record.reading import read_records, single_records
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 OWN_TEST = ["avro.md", "metrics.md", "reports.md", "security.md", "transactions.md"]
@@ -67,10 +66,12 @@ class Page:
         exec(compile(self.text(example(marker)), marker, "exec"), self.names)
 
     def wait_for_records(self, topic: str) -> None:
-        deadline, pause = time.monotonic() + SECONDS, threading.Event()
-        while topic not in self.broker.topics() or not self.count(topic):
-            assert time.monotonic() < deadline, f"no record in {topic} within {SECONDS} s"
-            pause.wait(0.1)
+        wait_until(
+            lambda: topic in self.broker.topics() and self.count(topic),
+            f"a record in {topic}",
+            seconds=SECONDS,
+            pause=0.1,
+        )
 
     def count(self, topic: str) -> int:
         return sum(end_offsets(self.broker.bootstrap_servers, topic).values())
@@ -164,10 +165,7 @@ def test_the_first_steps(page: Page) -> None:
     page.wait_for_records("first-stream")
     page.run("ticking.stop()")
     before = page.count("first-stream")
-    deadline, pause = time.monotonic() + SECONDS, threading.Event()
-    while page.count("first-stream") == before:
-        assert time.monotonic() < deadline, f"no record after the restart within {SECONDS} s"
-        pause.wait(0.1)
+    wait_until(lambda: page.count("first-stream") > before, "a record after the restart", seconds=SECONDS, pause=0.1)
     page.names["ticking"].stop()
     assert page.names["ticking"].exception() is None
     rows = read_topic(page.broker.bootstrap_servers, "first-stream", isolation="read_committed")
@@ -247,10 +245,8 @@ def test_what_was_written(page: Page) -> None:
     page.run("logged.show(")
     try:
         page.run("people.write")
-        deadline, pause = time.monotonic() + SECONDS, threading.Event()
-        while not (found := page.names["logged"].collect()) and time.monotonic() < deadline:
-            pause.wait(0.1)  # Spark takes the line over from the process that wrote it
-        (report,) = found
+        # Spark takes the line over from the process that wrote it.
+        (report,) = wait_until(page.names["logged"].collect, "the line", seconds=SECONDS, pause=0.1)
         assert report.level == "INFO"
         assert report.msg.startswith("batch write: 3 records in ")
         assert "people-0: offsets 0 to " in report.msg

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 
 from spark_producer.accumulator.pool import BufferPool, Monitor, new_memory
-from tests.stages.workbench import FakeClock, Runner, until
+from tests.stages.workbench import FakeClock, Runner
+from tests.support.waiting import wait_until
 
 TOTAL, POOLABLE = 1000, 100
 
@@ -73,7 +74,7 @@ def queued(pool: BufferPool) -> list[int]:
 
 
 def waiting(pool: BufferPool, count: int) -> None:
-    until(lambda: pool.waiting == count, f"{count} requests wait")
+    wait_until(lambda: pool.waiting == count, f"{count} requests wait")
 
 
 def blocked(pool: BufferPool, size: int, timeout: float = 1e6) -> Runner:

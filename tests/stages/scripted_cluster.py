@@ -38,7 +38,8 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.batch_v2 import read_header
 from tests.stages.coordinator_answers import coordinated, words_of
 from tests.stages.sender_stage import metadata_of
-from tests.stages.workbench import DEADLINE, until, values_in
+from tests.stages.workbench import DEADLINE, values_in
+from tests.support.waiting import wait_until
 
 SERVERS = "broker:9092"
 
@@ -237,7 +238,7 @@ def knowing_the_topic(producer: Producer) -> Producer:
     """After its I/O thread has learnt of topic t: what follows is not timed with that."""
     parts_of(producer).metadata.request_topics("t")
     parts_of(producer).client.wakeup()
-    until(lambda: "t" in parts_of(producer).metadata.cluster.topics, "the topic is known")
+    wait_until(lambda: "t" in parts_of(producer).metadata.cluster.topics, "the topic is known")
     return producer
 
 

@@ -1,6 +1,6 @@
 """What the tests of accumulator and sender share: a clock that stands still, columns in one line, a foreign decoder.
 
-Owns: waits with a deadline for what another thread does.
+Owns: threads whose outcome is waited for.
 Must not know: what is tested.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,14 +56,6 @@ class FakeClock:
     def advance(self, seconds: float) -> float:
         self.now += seconds
         return self.now
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for another thread to bring `condition` about; fails after a generous deadline."""
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
-        time.sleep(0.0005)
 
 
 class Runner(threading.Thread):

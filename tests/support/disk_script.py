@@ -118,7 +118,7 @@ class DiskScript:
             assert free, f"{call} was blocked and never released"
             failure = self._failure_of(call)
         if seconds:
-            time.sleep(seconds)
+            time.sleep(seconds)  # how slow the disk is
         if failure is not None:
             self._kept.size = failure.kept
             raise OSError(failure.code, os.strerror(failure.code), str(call.path))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.support.kafka_node import KafkaFailed, KafkaNode, NodePorts, jvm_options, kafka_jars, run_tool
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
 
 START_SECONDS = 120.0
 TOPIC_SECONDS = 30.0
@@ -220,12 +220,13 @@ class KafkaCluster:
         return set(metadata.brokers)
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
-        deadline = time.monotonic() + timeout
-        while not condition():
-            if time.monotonic() > deadline:
-                logs = "\n".join(f"--- node {number}\n{node.process.tail(20)}" for number, node in self._nodes.items())
-                raise KafkaFailed(f"waited {timeout:.0f} s for {what}:\n{logs}")
-            time.sleep(0.05)
+        def logs() -> str:
+            return "\n".join(f"--- node {number}\n{node.process.tail(20)}" for number, node in self._nodes.items())
+
+        try:
+            wait_until(condition, what, seconds=timeout, pause=0.05, more=logs)
+        except TimeoutError as late:
+            raise KafkaFailed(str(late)) from late
 
     def _client(self) -> AdminClient:
         if self._admin is None:

@@ -15,12 +15,12 @@ import random
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
 
 HOST = "127.0.0.1"
 CONTROL_SECONDS = 10.0
@@ -195,11 +195,9 @@ class FaultProxy:
         self._wait_for(lambda: self.received[direction] == count, timeout, f"{count} bytes {direction}")
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
-        deadline = time.monotonic() + timeout
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no {what} within {timeout} s; requests by API: {dict(self.requests)}")
-            time.sleep(0.005)
+        wait_until(
+            condition, what, seconds=timeout, pause=0.005, more=lambda: f"requests by API: {dict(self.requests)}"
+        )
 
     def _for_each(self, action: Callable[[_Connection], None]) -> None:
         def act() -> None:
@@ -234,7 +232,7 @@ class FaultProxy:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the next turn of the loop
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -311,7 +309,7 @@ class _Connection:
             if cut is not None:
                 return self.cut(cut)
             if direction in faults.delay:
-                await asyncio.sleep(faults.delay[direction])
+                await asyncio.sleep(faults.delay[direction])  # the fault
             await faults.flowing[direction].wait()
             if direction in self._proxy.faults.swallowed or self._is_dropped(data, direction):
                 continue
@@ -408,4 +406,4 @@ async def _read_frame(source: asyncio.StreamReader) -> bytes:
 async def _written_out(sink: asyncio.StreamWriter) -> None:
     """Wait until the kernel has what was written, so that a cut comes after it and not instead of it."""
     while sink.transport.get_write_buffer_size() and not sink.is_closing():
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # no event of asyncio says that the buffer is empty; `cut` ends it

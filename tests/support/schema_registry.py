@@ -9,7 +9,6 @@ import json
 import re
 import shutil
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from tests.support.ivy import fetch_archive, java
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
+from tests.support.waiting import retry
 
 VERSION = "3.0.9"
 """The last one that runs with Java 17."""
@@ -77,16 +77,15 @@ class SchemaRegistry:
 
     def _wait(self) -> None:
         assert self._process is not None
-        end = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                self.ask("GET", "/subjects")
-            except (OSError, ValueError):
-                if self._process.exit_code is not None or time.monotonic() > end:
-                    raise RuntimeError(f"the registry did not start:\n{self._process.tail()}") from None
-                time.sleep(0.05)
-            else:
-                return
+        retry(
+            lambda: self.ask("GET", "/subjects"),
+            (OSError, ValueError),
+            "the registry starts",
+            seconds=START_SECONDS,
+            pause=0.05,
+            more=self._process.tail,
+            ended=self._process.has_ended,
+        )
 
     def _end(self) -> None:
         if self._process is not None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from tests.support import ivy
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
+from tests.support.waiting import wait_until
 
 PARENT = """
 import sys, time
@@ -29,14 +28,13 @@ time.sleep(600)
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        with contextlib.suppress(FileNotFoundError):
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                time.sleep(0.01)
-                continue
-        return
-    raise AssertionError(f"process {pid} still runs")
+    def is_gone() -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+
+    wait_until(is_gone, f"process {pid} ends")
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
@@ -56,9 +54,7 @@ def test_terminate_kill_and_output(tmp_path: Path) -> None:
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     )
     child = ChildProcess([sys.executable, "-c", stubborn], tmp_path / "out")
-    deadline = time.monotonic() + 20
-    while "up" not in child.tail() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: "up" in child.tail(), "the child's output")
     assert child.exit_code is None
     child.terminate(timeout=0.1)
     assert child.exit_code == -signal.SIGKILL

@@ -32,7 +32,7 @@ def poll(condition: Callable[[], T], *, seconds: float = SECONDS, pause: float =
     return value
 
 
-def wait_until(condition: Callable[[], T], what: str, **limits: Unpack[Limits]) -> T:
+def wait_until(condition: Callable[[], T | None], what: str, **limits: Unpack[Limits]) -> T:
     """Return the first true value of `condition`.
 
     Raises TimeoutError, and RuntimeError as soon as `ended` is true; both name `what` and tell `more`.

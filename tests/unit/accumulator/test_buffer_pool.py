@@ -12,7 +12,8 @@ import pytest
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, KafkaTimeout, ProducerClosed, PyProducerError, RecordTooLarge
 from tests.stages.pool_bench import POOLABLE, TOTAL, Sleepers, blocked, free_buffers, gathered, pool_of
-from tests.stages.workbench import FakeClock, until
+from tests.stages.workbench import FakeClock
+from tests.support.waiting import wait_until
 
 
 def test_bp1_a_poolable_buffer_is_kept_and_handed_out_again() -> None:
@@ -250,7 +251,7 @@ def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left() -> None:
         clock.advance(1.999)
         looks = clock.calls
         sleepers.beds[0].notify()
-    until(lambda: clock.calls > looks, "the waiter looks at the clock")
+    wait_until(lambda: clock.calls > looks, "the waiter looks at the clock")
     assert not waiter.done.is_set()
     assert pool.waiting == 1
     with sleepers.lock:

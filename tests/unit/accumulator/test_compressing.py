@@ -15,7 +15,8 @@ from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.stages.workbench import OTHER, TP, Bench, Runner, until, values_of, workbench
+from tests.stages.workbench import OTHER, TP, Bench, Runner, values_of, workbench
+from tests.support.waiting import wait_until
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 SIZE = 4096
@@ -207,9 +208,9 @@ def test_a_full_batch_is_compressed_by_who_fills_it_and_the_last_one_by_who_flus
     assert (full.closed, full.codec) == (True, Codec.SNAPPY)
     assert (last.closed, last.codec) == (False, Codec.NONE)
     flush = Runner(bench.accumulator.flush)
-    until(lambda: last.closed, "the flush closes what is open before it waits")
+    wait_until(lambda: last.closed, "the flush closes what is open before it waits")
     assert last.codec == Codec.SNAPPY
-    until(lambda: bench.incomplete.flushing == 1, "the flush waits")
+    wait_until(lambda: bench.incomplete.flushing == 1, "the flush waits")
     for batch in (bench.take(), bench.take()):
         bench.complete(batch)
     flush.result()

@@ -10,7 +10,8 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordsRefused
 from spark_producer.record.codecs import Codec
-from tests.stages.workbench import OTHER, TP, Bench, OneLeader, Runner, until, values_of, workbench
+from tests.stages.workbench import OTHER, TP, Bench, OneLeader, Runner, values_of, workbench
+from tests.support.waiting import wait_until
 
 FULL = b"x" * 900
 TWO_BATCHES = 2048
@@ -176,7 +177,7 @@ def test_ra30_an_append_with_the_longest_max_block_waits_and_goes_on(max_block: 
     bench = workbench(memory=1024, batch_size=1024, linger=0, max_block=max_block)
     bench.append(FULL)
     appending = Runner(lambda: bench.append(FULL, tp=OTHER))
-    until(lambda: bench.pool.waiting > 0, "append waits for memory")
+    wait_until(lambda: bench.pool.waiting > 0, "append waits for memory")
     bench.complete(bench.take())
     appending.result()
     assert drained(bench, 1) == [1]

@@ -14,18 +14,8 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
-from tests.stages.workbench import (
-    DEADLINE,
-    OTHER,
-    TP,
-    Bench,
-    Runner,
-    encoding_stopped,
-    rows_of,
-    until,
-    values_of,
-    workbench,
-)
+from tests.stages.workbench import DEADLINE, OTHER, TP, Bench, Runner, encoding_stopped, rows_of, values_of, workbench
+from tests.support.waiting import wait_until
 
 
 def drained(bench: Bench) -> list[tuple[int, list[bytes | None]]]:
@@ -274,7 +264,7 @@ def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
     bench = workbench(memory=2048, batch_size=1024, max_block=1e6)
     bench.append(b"a" * 900, b"b" * 900)
     appending = Runner(lambda: bench.append(b"c" * 900))
-    until(lambda: bench.pool.waiting > 0, "append waits for memory")
+    wait_until(lambda: bench.pool.waiting > 0, "append waits for memory")
     assert bench.ready() == [TP], "a full pool makes every batch worth sending"
     bench.complete(bench.take())
     appending.result()
@@ -303,12 +293,12 @@ def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
     bench.append(b"4", tp=TopicPartition("orders", 2))
     assert bench.pool.available == 0
     appending = Runner(lambda: bench.append(b"5", tp=TopicPartition("orders", 3)))
-    until(lambda: bench.pool.waiting > 0, "append waits for memory")
+    wait_until(lambda: bench.pool.waiting > 0, "append waits for memory")
     assert bench.ready() == [], "a quarter of the pool flies"
     bench.complete(flying)
     appending.result()
     appending = Runner(lambda: bench.append(b"6", tp=TopicPartition("orders", 4)))
-    until(lambda: bench.pool.waiting > 0, "append waits for memory")
+    wait_until(lambda: bench.pool.waiting > 0, "append waits for memory")
     ready = bench.ready()
     assert len(ready) == 4, "nothing flies any more"
     for tp in ready:

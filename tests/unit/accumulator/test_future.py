@@ -13,7 +13,8 @@ import pytest
 
 from spark_producer.accumulator import BatchResult, RecordFuture, RecordMetadata
 from spark_producer.accumulator.future import _Waiter
-from tests.stages.workbench import DEADLINE, TP, Runner, until
+from tests.stages.workbench import DEADLINE, TP, Runner
+from tests.support.waiting import wait_until
 
 REFUSED = ValueError("refused")
 
@@ -68,7 +69,7 @@ def test_fu1_an_error_is_raised_by_every_call() -> None:
 def test_fu1_who_waits_in_another_thread_is_woken(well: bool) -> None:
     result, waits = pair()
     waiting = [Runner(lambda one=one: [one.exception(DEADLINE)]) for one in waits for _ in range(2)]  # type: ignore[misc]
-    until(lambda: len(result.watched) == 3, "all wait")
+    wait_until(lambda: len(result.watched) == 3, "all wait")
     result.complete(0, -1) if well else result.fail(REFUSED)
     assert [runner.result() for runner in waiting] == [[None if well else REFUSED]] * 6
 
@@ -83,7 +84,7 @@ def test_fu1_wait_and_as_completed_know_them() -> None:
     both: list[Future[RecordMetadata]] = [*other, *one]
     in_turn = Runner(lambda: list(futures.as_completed(both, DEADLINE)))
     failed = Runner(lambda: futures.wait(other, DEADLINE, futures.FIRST_EXCEPTION))
-    until(lambda: all(len(waiters(future)) == 3 for future in other), "all wait")
+    wait_until(lambda: all(len(waiters(future)) == 3 for future in other), "all wait")
     late.fail(REFUSED)
     assert all_of_them.result().done == {*one, *other}
     assert set(in_turn.result()) == {*one, *other}
@@ -101,7 +102,7 @@ def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() ->
 
         def __iter__(self) -> Iterator[_Waiter]:
             began.append(Runner(lambda: futures.wait([second, other], DEADLINE)))
-            until(lambda: bool(waiters(other)), "it waits")
+            wait_until(lambda: bool(waiters(other)), "it waits")
             return iter(())
 
     first._watched().waiters = Opportune()  # the step in between is inside of one call
@@ -128,7 +129,7 @@ class Ending(RecordFuture):
     def _state(self) -> str:  # type: ignore[override]  # as in RecordFuture: a field of the base
         if next(self.looks) == 0:
             Runner(lambda: self.result_of_all.complete(0, -1))
-            until(lambda: self.result_of_all.done, "the batch has ended")
+            wait_until(lambda: self.result_of_all.done, "the batch has ended")
         return super()._state
 
 
@@ -147,7 +148,7 @@ def test_fu1_a_batch_that_ends_while_a_thread_begins_to_take_them_as_completed()
     one = [Ending(early, 0, itertools.count()), *(early.add(index, 7000, None) for index in (1, 2))]
     both: list[Future[RecordMetadata]] = [*one, *other]
     in_turn = Runner(lambda: list(futures.as_completed(both)))
-    until(lambda: all(waiters(future) for future in other), "it waits for the rest")
+    wait_until(lambda: all(waiters(future) for future in other), "it waits for the rest")
     late.complete(0, -1)
     found = in_turn.result()
     assert (len(found), set(found)) == (6, {*one, *other})
@@ -208,10 +209,10 @@ def test_a_coroutine_can_wait_for_one() -> None:
 def test_ra19_a_wait_for_a_record_of_the_second_half_ends_with_it() -> None:
     result, waits = pair()
     waiting = [Runner(lambda one=one: one.result(DEADLINE).offset) for one in waits]  # type: ignore[misc]
-    until(lambda: len(result.watched) == 3, "all wait")
+    wait_until(lambda: len(result.watched) == 3, "all wait")
     tail = result.split(1)
     late = Runner(lambda: futures.wait(waits[2:], DEADLINE))
-    until(lambda: bool(waiters(waits[2])), "it waits too")
+    wait_until(lambda: bool(waiters(waits[2])), "it waits too")
     result.complete(10, -1)
     assert [waiting[0].result(), waits[1].done()] == [10, False]
     tail.complete(50, -1)

@@ -7,17 +7,8 @@ import pytest
 from spark_producer.accumulator import BatchState, ProducerBatch
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.stages.workbench import (
-    NODE,
-    OTHER,
-    TP,
-    Bench,
-    Runner,
-    encoding_stopped,
-    until,
-    values_of,
-    workbench,
-)
+from tests.stages.workbench import NODE, OTHER, TP, Bench, Runner, encoding_stopped, values_of, workbench
+from tests.support.waiting import wait_until
 
 FULL = b"x" * 900
 THIRD = TopicPartition("orders", 2)
@@ -102,7 +93,7 @@ def test_ra11_a_flush_makes_everything_ready_and_ends_with_the_last_acknowledgem
     bench.append(b"b", tp=OTHER)
     assert bench.ready() == []
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.ready() == [TP, OTHER], "the flush makes both ready")
+    wait_until(lambda: bench.ready() == [TP, OTHER], "the flush makes both ready")
     bench.complete(bench.take())
     assert not flush.done.is_set()
     bench.complete(bench.take(OTHER))
@@ -116,7 +107,7 @@ def test_ra12_a_flush_waits_for_what_was_there_at_its_call_only() -> None:
     bench.append(b"before")
     early = bench.take()
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.incomplete.flushing == 1, "the flush has begun")
+    wait_until(lambda: bench.incomplete.flushing == 1, "the flush has begun")
     bench.append(b"during", tp=OTHER)
     bench.complete(early)
     flush.result()
@@ -159,7 +150,7 @@ def test_a_flush_that_comes_while_rows_come_in_is_not_forgotten(monkeypatch: pyt
         appending = Runner(lambda: bench.append(b"b"))
         assert reached.wait(20)
         flush = Runner(bench.accumulator.flush)
-        until(lambda: len(bench.wakeups) == 2, "the flush wakes the I/O thread")
+        wait_until(lambda: len(bench.wakeups) == 2, "the flush wakes the I/O thread")
         assert bench.try_take() is None, "the batch is being written to"
         go_on.set()
         appending.result()
@@ -253,7 +244,7 @@ def test_a_full_pool_makes_every_batch_worth_sending_and_wakes_the_io_thread() -
     assert bench.ready() == []
     wakeups = len(bench.wakeups)
     appending = Runner(lambda: bench.append(b"c", tp=TopicPartition("orders", 2)))
-    until(lambda: bench.pool.waiting > 0, "append waits for memory")
+    wait_until(lambda: bench.pool.waiting > 0, "append waits for memory")
     assert len(bench.wakeups) == wakeups + 1
     assert bench.ready() == [TP, OTHER]
     bench.complete(bench.take())

@@ -9,7 +9,8 @@ import pytest
 from spark_producer.accumulator.in_flight_bytes import STALLED_AFTER, InFlightBytes
 from spark_producer.common.cluster import TopicPartition
 from tests.stages.sender_stage import TOPIC, answer_to, stage
-from tests.stages.workbench import NODE, OTHER, TP, Bench, OneLeader, Runner, until, workbench
+from tests.stages.workbench import NODE, OTHER, TP, Bench, OneLeader, Runner, workbench
+from tests.support.waiting import wait_until
 
 FULL = b"x" * 900
 HUNG = 2
@@ -19,7 +20,7 @@ EPSILON = 1e-6
 def starving(bench: Bench, append: Callable[[], None]) -> Runner:
     """A thread that appends, and waits for memory."""
     appending = Runner(append)
-    until(lambda: bench.pool.waiting > 0, "append waits for memory")
+    wait_until(lambda: bench.pool.waiting > 0, "append waits for memory")
     return appending
 
 

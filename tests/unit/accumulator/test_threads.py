@@ -9,7 +9,8 @@ import pytest
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.stages.workbench import DEADLINE, NODE, TP, Bench, Runner, until, values_of, workbench
+from tests.stages.workbench import DEADLINE, NODE, TP, Bench, Runner, values_of, workbench
+from tests.support.waiting import wait_until
 
 
 class Drain(threading.Thread):
@@ -74,7 +75,7 @@ def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
     bench.take()
     flush = Runner(bench.accumulator.flush)
     append = Runner(lambda: bench.append(b"z" * 900))
-    until(lambda: bench.pool.waiting > 0, "append waits for memory")
+    wait_until(lambda: bench.pool.waiting > 0, "append waits for memory")
     reason = DeliveryTimeout("too late")
     bench.completion.abort(reason)
     for call in (flush, append):
@@ -93,7 +94,7 @@ def test_futures_have_failed_before_the_flush_raises() -> None:
     bench = workbench(linger=1000)
     future = bench.append_one(b"x")
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.incomplete.flushing == 1, "the flush has begun")
+    wait_until(lambda: bench.incomplete.flushing == 1, "the flush has begun")
     seen = []
     future.add_done_callback(lambda _: seen.append(flush.done.is_set()))
     bench.completion.abort(ProducerClosed("closed"))

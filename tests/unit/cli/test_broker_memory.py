@@ -21,10 +21,9 @@ from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.cli import broker
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, ConnectionFailed
-from tests.stages.workbench import until
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
-from tests.support.waiting import retry
+from tests.support.waiting import retry, wait_until
 
 SECONDS = 60.0
 MACHINE = SystemMemory(available=8 * GIB, resident=60 * MIB, page_cache=GIB)
@@ -159,7 +158,7 @@ def test_a_broker_with_memory_and_metrics(engine: str, tmp_path: Path, capsys: p
         printed = report(capsys, "--storage", engine, "--memory", "256M", "--metrics-port", str(port))
         assert "  broker.publish.buffer.bytes   64 MiB, 0 MiB in use (" in printed
         reported, log = f"metrics at http://127.0.0.1:{port}/metrics", tmp_path / "broker.log"
-        until(lambda: reported in log.read_text(), "it says where the page is, which may be there before")
+        wait_until(lambda: reported in log.read_text(), "it says where the page is, which may be there before")
         assert f"({engine}; deleted at the end, --data-dir keeps it)" in log.read_text()
     assert main(["broker", "--report", "--metrics-port", str(port)]) == 1
     assert f"Start the broker with --metrics-port {port}" in capsys.readouterr().err

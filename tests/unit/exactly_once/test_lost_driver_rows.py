@@ -15,8 +15,8 @@ from spark_producer.exactly_once.cluster.coordinator_state import COMPLETE_ABORT
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
-from tests.stages.workbench import until
 from tests.support.filled_tasks import Tasks, batch
+from tests.support.waiting import wait_until
 from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World
 
 
@@ -109,7 +109,7 @@ def test_people_may_mend_what_timed_out_before_the_next_driver_comes(
     world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ZERO, "b"), world.fill(0, (1, "c")))
     world.lose(control_id(SINK), lost)
-    until(lambda: state_of(world, control_id(SINK)) == COMPLETE_ABORT, "the transaction to time out")
+    wait_until(lambda: state_of(world, control_id(SINK)) == COMPLETE_ABORT, "the transaction to time out")
     world.lossy.clear()
     world.mend()
     assert world.rows() == ["a"]

@@ -15,7 +15,8 @@ from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, 
 from spark_producer.network.metadata_wait import PARTITION_GRACE
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import FakeClock, Runner, until
+from tests.stages.workbench import FakeClock, Runner
+from tests.support.waiting import wait_until
 
 PLACE = TopicPartition("t", 0)
 PATIENT: dict[str, object] = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
@@ -73,7 +74,7 @@ def test_kp6_a_partition_that_appears_later_is_written_to_and_one_that_is_not_th
         clock.advance(PARTITION_GRACE / 1000)
         return sending.done.is_set()
 
-    until(given_up, "the partition is waited for no longer")
+    wait_until(given_up, "the partition is waited for no longer")
     with pytest.raises(RecordError, match="partition 2 does not exist"):
         sending.result()
     asked = cluster.questions
@@ -155,5 +156,5 @@ def test_kp8_a_forced_close_does_not_wait_for_a_producer_id(cluster: ScriptedClu
     cluster.wait_for(lambda: cluster.ids_asked == 1, "the id is asked for")
     Runner(lambda: producer.close(0)).result()
     assert isinstance(future.exception(20), ProducerClosed)
-    until(lambda: not parts_of(producer).io_thread.is_alive, "the I/O thread ends")
+    wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the I/O thread ends")
     assert parts_of(producer).accumulator.pool.available == parts_of(producer).accumulator.pool.total

@@ -18,7 +18,8 @@ from spark_producer.producer import parts_of
 from spark_producer.sender.transactions.states import Operation, TxnState
 from tests.stages.hurry import RunningClock
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import DEADLINE, Runner, until
+from tests.stages.workbench import DEADLINE, Runner
+from tests.support.waiting import wait_until
 
 # The fixtures of the calls' own tests.
 from tests.unit.producer.test_transactions import (
@@ -61,16 +62,16 @@ def test_tm27_a_commit_that_is_done_succeeds_whatever_ends_the_producer_behind_i
     if late:
         with pytest.raises(TransactionTimeout):
             producer.commit_transaction(0.05)
-        until(lambda: "raise" in cluster.names, "the epoch is asked for")
+        wait_until(lambda: "raise" in cluster.names, "the epoch is asked for")
         ENDS[end](cluster, producer)
-        until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
+        wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
         producer.commit_transaction()
     else:
         waiting = Runner(producer.commit_transaction)
-        until(lambda: "raise" in cluster.names, "the epoch is asked for")
+        wait_until(lambda: "raise" in cluster.names, "the epoch is asked for")
         ENDS[end](cluster, producer)
         waiting.result()
-    until(lambda: parts_of(producer).accumulator.incomplete.error is not None, "the producer has ended")
+    wait_until(lambda: parts_of(producer).accumulator.incomplete.error is not None, "the producer has ended")
     with pytest.raises(PyProducerError):
         producer.begin_transaction()
     with pytest.raises(PyProducerError):
@@ -102,7 +103,7 @@ def test_tm16_a_context_aborts_after_a_timeout_that_is_not_of_its_own_commit(
         transactional(other).init_transactions()
 
     def release() -> None:
-        until(lambda: state_of(producer) is TxnState.ABORTING, "the abort waits for the answer")
+        wait_until(lambda: state_of(producer) is TxnState.ABORTING, "the abort waits for the answer")
         cluster.release_apis()
 
     releasing = None if nested else Runner(release)
@@ -129,7 +130,7 @@ def test_tm2_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transa
         transactions = transactions_of(producer)
         patched.setattr(transactions, "check", lambda: transactions._manager.number)
         worker.submit(producer.send_batch, rows("late"), topic="t").result()
-        until(lambda: isinstance(accounts.first_unreported(), IllegalState), "the row is dropped")
+        wait_until(lambda: isinstance(accounts.first_unreported(), IllegalState), "the row is dropped")
     with caplog.at_level(logging.WARNING), producer.transaction():
         producer.send("t", "a")
     assert "outside of a transaction" in caplog.text
@@ -239,14 +240,14 @@ def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_conte
     cluster.wake()
     assert reached.wait(DEADLINE), "the I/O thread does nothing more"
     first = Runner(write)
-    until(lambda: len(manager.calls) == 1, "it begins")
+    wait_until(lambda: len(manager.calls) == 1, "it begins")
     with pytest.raises(IllegalState, match="another thread was beginning"):
         producer.begin_transaction()
     clock.skip(20.0)
     with pytest.raises(TransactionTimeout, match=r"begin_transaction\(\) .* call it again"):
         first.result()
     gate.set()
-    until(lambda: state_of(producer) is TxnState.IN_TRANSACTION, "it is begun all the same")
+    wait_until(lambda: state_of(producer) is TxnState.IN_TRANSACTION, "it is begun all the same")
     write()
     assert cluster.names.count("commit") == 1
 

@@ -13,7 +13,8 @@ from spark_producer import Producer
 from spark_producer.errors import BrokerError
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import DEADLINE, Runner, until
+from tests.stages.workbench import DEADLINE, Runner
+from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]
 REFUSED = "TOPIC_AUTHORIZATION_FAILED"
@@ -54,7 +55,9 @@ def rows(*values: str) -> pa.RecordBatch:
 
 
 def failed(producer: Producer, count: int = 1) -> None:
-    until(lambda: parts_of(producer).accumulator.incomplete.failures.count >= count, f"{count} batches have failed")
+    wait_until(
+        lambda: parts_of(producer).accumulator.incomplete.failures.count >= count, f"{count} batches have failed"
+    )
 
 
 def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(

@@ -10,7 +10,8 @@ from spark_producer import Producer
 from spark_producer.errors import ProducerClosed, PyProducerError
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import Runner, until
+from tests.stages.workbench import Runner
+from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]
 
@@ -24,7 +25,7 @@ def test_it_ends_only_when_what_is_queued_is_acknowledged_and_takes_no_more_mean
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
     closing = Runner(producer.close)
-    until(lambda: parts.accumulator.incomplete.closing, "close has begun")
+    wait_until(lambda: parts.accumulator.incomplete.closing, "close has begun")
     assert parts.failed, "the data source must not use it any more"
     assert parts.io_thread.is_alive
     with pytest.raises(ProducerClosed, match="this producer is closed"):
@@ -40,7 +41,7 @@ def test_kp8_its_end_wakes_those_who_wait_for_topics(cluster: ScriptedCluster, s
     cluster.reachable = False
     producer = start(max_block_ms=600_000, max_sleep=1000)
     sending = Runner(lambda: producer.send("t", "x"))
-    until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
+    wait_until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
     cluster.wake(poll_error=SystemExit("killed")) if killed else producer.close()
     with pytest.raises(PyProducerError, match="SystemExit") if killed else pytest.raises(ProducerClosed):
         sending.result()
@@ -58,5 +59,5 @@ def test_a_join_on_the_thread_itself_does_not_wait(cluster: ScriptedCluster, sta
     future = producer.send("t", "x", on_delivery=close)
     cluster.release()
     assert future.result(20).offset == 0
-    until(lambda: not parts_of(producer).io_thread.is_alive, "it ends behind the callback")
+    wait_until(lambda: not parts_of(producer).io_thread.is_alive, "it ends behind the callback")
     assert seen == [True]

@@ -16,7 +16,8 @@ from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE
 from spark_producer.producer import parts_of
 from tests.stages.hurry import RunningClock
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import FakeClock, Runner, until
+from tests.stages.workbench import FakeClock, Runner
+from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]
 MANY = 2_000
@@ -50,7 +51,7 @@ def test_one_bad_answer_for_a_known_topic_does_not_outlive_its_reason(
     producer.send("t", "x").result(20)
     cluster.topic_codes = lambda _: code
     refresh(producer, cluster)
-    until(lambda: "t" not in parts_of(producer).metadata.cluster.topics, "the answer is taken in")
+    wait_until(lambda: "t" not in parts_of(producer).metadata.cluster.topics, "the answer is taken in")
     cluster.topic_codes = lambda _: 0
     assert producer.send("t", "y").result(20).offset == 1
 
@@ -63,7 +64,7 @@ def test_a_topic_that_was_deleted_is_waited_for_for_seconds_and_one_that_never_w
     producer.send("t", "x").result(20)
     cluster.topic_codes = lambda _: 3
     refresh(producer, cluster)
-    until(lambda: "t" not in parts_of(producer).metadata.cluster.topics, "the answer is taken in")
+    wait_until(lambda: "t" not in parts_of(producer).metadata.cluster.topics, "the answer is taken in")
     asked = cluster.questions
     former, never = Runner(lambda: producer.send("t", "y")), Runner(lambda: producer.send("never", "y"))
     cluster.wait_for(lambda: cluster.questions > asked + 4, "both are asked for")
@@ -134,7 +135,7 @@ def test_kp6_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(
             cluster.wake()
             return cluster.questions > asked + 1
 
-        until(asked_again, f"it is asked for again after {seconds} s")
+        wait_until(asked_again, f"it is asked for again after {seconds} s")
         assert not sending.done.is_set()
     assert clock.now < begin + 60
     clock.now = begin + 60
@@ -162,7 +163,7 @@ def test_a_missing_topic_that_rows_can_do_without_is_waited_for_once(cluster: Sc
             cluster.wake()
             return holds()
 
-        until(look, "it is asked for")
+        wait_until(look, "it is asked for")
 
     first = Runner(look)
     soon(lambda: cluster.questions > 2)
@@ -203,7 +204,7 @@ def test_a_topic_that_came_with_too_few_partitions_is_missing_no_more(cluster: S
             return holds()
 
         begin = clock.now
-        until(look, what)
+        wait_until(look, what)
         return clock.now - begin
 
     first = found(3)
@@ -237,8 +238,8 @@ def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
 
         return look
 
-    until(told(1), "the first word")
-    until(told(2), "another one")
+    wait_until(told(1), "the first word")
+    wait_until(told(2), "another one")
     assert clock.now < begin + 16
     first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith(
@@ -249,7 +250,7 @@ def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
     assert again is not None, second
     assert 10 <= int(again[1]) < 16, "twice as long, or what went by until the thread looked"
     cluster.topic_codes = lambda _: 0
-    until(lambda: told(2)() and sending.done.is_set(), "the topics are there")
+    wait_until(lambda: told(2)() and sending.done.is_set(), "the topics are there")
     sending.result()
 
 
@@ -299,7 +300,7 @@ def test_queues_of_forgotten_topics_go_and_their_sequences_stay(cluster: Scripte
     clock.advance(6)
     parts_of(producer).metadata.request_update()
     parts_of(producer).client.wakeup()
-    until(lambda: not parts_of(producer).accumulator.incomplete.queues, "the queues are given up")
+    wait_until(lambda: not parts_of(producer).accumulator.incomplete.queues, "the queues are given up")
     assert producer.send("t", "y").result(20).offset == 3
     assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"
 
@@ -312,9 +313,9 @@ def test_brokers_that_are_silent_while_a_thread_waits_for_a_topic_are_told_of_on
     cluster.last_error = ConnectionFailed("cannot connect to broker:9092: Connection refused.")
     producer = start(clock=clock, max_block_ms=3_600_000, max_sleep=0.01)
     sending = Runner(lambda: producer.send("t", "x"))
-    until(lambda: parts_of(producer).topics.last_error is not None, "an attempt has failed")
+    wait_until(lambda: parts_of(producer).topics.last_error is not None, "an attempt has failed")
     clock.skip(6)
-    until(lambda: len(caplog.records) > 0, "the log tells of it")
+    wait_until(lambda: len(caplog.records) > 0, "the log tells of it")
     assert re.fullmatch(
         r"no broker has answered about topic 't' for \d+ s \(last error: cannot connect to broker:9092: Connection refused\): "
         r"still waiting, at most 3600 s \(kafka.max.block.ms\)",

@@ -17,7 +17,7 @@ from spark_producer.producer import parts_of
 from spark_producer.record.codecs import Codec
 from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
-from tests.stages.workbench import until
+from tests.support.waiting import wait_until
 from tests.unit.metrics.test_names import JAVA, SEED
 
 Start = Callable[..., Producer]
@@ -63,7 +63,7 @@ def test_every_name_of_the_article_has_a_value_after_a_write(broker: LocalBroker
     with producer_to(broker, compression_type="lz4") as producer:
         producer.send_batch(rows(), topic="t")
         producer.flush()
-        until(lambda: client(producer, "requests-in-flight") == 0, "every response is in")
+        wait_until(lambda: client(producer, "requests-in-flight") == 0, "every response is in")
         values = producer.metrics()
     nodes = {tags for group, _, tags in values if group == NODE}
     leader = next(tags for tags in nodes if dict(tags)["node-id"] != "node--1")
@@ -139,7 +139,7 @@ def test_the_numbers_of_a_write_agree(broker: LocalBroker) -> None:
         producer.send_batch(rows(), topic="t")
         producer.flush()
         report = parts_of(producer).take_report()
-        until(lambda: client(producer, "requests-in-flight") == 0, "every response is in")
+        wait_until(lambda: client(producer, "requests-in-flight") == 0, "every response is in")
         assert client(producer, "record-send-total") == client(producer, "record-delivered-total", OWN) == ROWS
         assert client(producer, "batch-delivered-total", OWN) == report.batches > 3
         assert client(producer, "byte-delivered-total", OWN) == client(producer, "byte-total", TOPIC, topic="t")
@@ -237,7 +237,7 @@ def test_the_windows_are_those_of_the_configuration(broker: LocalBroker) -> None
     with producer_to(broker, metrics_sample_window_ms=1, metrics_num_samples=1) as producer:
         producer.send_batch(rows(), topic="t")
         producer.flush()
-        until(lambda: math.isnan(client(producer, "batch-size-avg")), "the window is over")
+        wait_until(lambda: math.isnan(client(producer, "batch-size-avg")), "the window is over")
         assert client(producer, "record-send-total") == ROWS
 
 

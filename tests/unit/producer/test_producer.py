@@ -29,10 +29,11 @@ from spark_producer.producer import parts_of
 from spark_producer.producer.internals import Parts
 from spark_producer.producer.producer import producer_of
 from tests.stages.hurry import RunningClock, impatient
-from tests.stages.workbench import Runner, until
+from tests.stages.workbench import Runner
 from tests.support.ports import free_ports
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import Row, read_topic
+from tests.support.waiting import wait_until
 
 NOW = 1_700_000_000_000
 PRODUCE_API, API_VERSIONS_API = 0, 18
@@ -310,12 +311,12 @@ def test_kp6_kp8_unreachable_servers_are_named_and_close_returns() -> None:
     clock, config = RunningClock(), producer_config(FAST | {"bootstrap.servers": servers})
     with producer_of(Parts(config, clock=clock, max_sleep=0.01)) as producer:
         sending = Runner(lambda: producer.send("t", "x"))
-        until(lambda: parts_of(producer).topics.last_error is not None, "a connection is refused")
+        wait_until(lambda: parts_of(producer).topics.last_error is not None, "a connection is refused")
         clock.skip(config.max_block_ms / 1000)
         with pytest.raises(BrokersUnreachable, match=f"none of the bootstrap servers {servers} answered") as raised:
             sending.result()
         assert "refused" in str(raised.value).lower()
-    until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
+    wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
 
 
 @pytest.mark.parametrize("options", [{}, {"bootstrap.servers": "a"}, {"bootstrap.servers": "a:1", "acks": "2"}])
@@ -342,10 +343,10 @@ def test_a_broker_that_comes_back_gets_everything_once_and_in_order(tmp_path: Pa
             return count + 5000
 
         sending = Runner(work)
-        until(lambda: parts_of(producer).take_report().records > 0, "the first rows are acknowledged")
+        wait_until(lambda: parts_of(producer).take_report().records > 0, "the first rows are acknowledged")
         first_life.close()
         gone.set()
-        until(lambda: parts_of(producer).accumulator.pool.waiting > 0, "send waits for memory")
+        wait_until(lambda: parts_of(producer).accumulator.pool.waiting > 0, "send waits for memory")
         with LocalBroker(tmp_path, port=first_life.port) as second_life:
             total = sending.result()
             producer.flush()

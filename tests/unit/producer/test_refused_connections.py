@@ -13,7 +13,8 @@ from spark_producer.producer import parts_of
 from tests.stages.login_scripts import PASSWORD, REFUSALS, Refusal
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.scripted_server import ScriptedServer
-from tests.stages.workbench import DEADLINE, Runner, until
+from tests.stages.workbench import DEADLINE, Runner
+from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]
 PATIENT = {"max.block.ms": 600_000, "delivery.timeout.ms": 600_000}
@@ -30,7 +31,7 @@ def test_sec20_to_sec25_who_waits_for_a_topic_is_told(refusal: Refusal) -> None:
         again = pickle.loads(pickle.dumps(caught.value))
         assert (type(again), str(again)) == (refusal.error, str(caught.value))
         assert PASSWORD not in repr(caught.value)
-        until(lambda: not parts_of(producer).io_thread.is_alive, "the thread has ended")
+        wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the thread has ended")
         producer.close()
         assert server.accepted <= 3
 
@@ -59,7 +60,7 @@ def test_sec25_who_waits_for_memory_is_told(cluster: ScriptedCluster, start_smal
             filled.append(producer.send("t", "x" * 1000))
 
     filling = Runner(fill)
-    until(lambda: parts_of(producer).pool.waiting == 1, "memory is waited for")
+    wait_until(lambda: parts_of(producer).pool.waiting == 1, "memory is waited for")
     cluster.wake(fatal_error=AuthenticationFailed("refused", fatal=True), reachable=False)
     with pytest.raises(AuthenticationFailed, match="refused"):
         filling.result()

@@ -16,7 +16,8 @@ from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout,
 from spark_producer.metrics import OffsetRange
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import Runner, until
+from tests.stages.workbench import Runner
+from tests.support.waiting import wait_until
 from tests.unit.producer.rows import table
 
 PLACE = TopicPartition("t", 0)
@@ -160,7 +161,7 @@ def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start_small: Start) -
     seconds: list[Any] = []
     first.add_done_callback(lambda _: seconds.append(producer.send("t", "second")))
     cluster.release()
-    until(lambda: bool(seconds), "the callback runs")
+    wait_until(lambda: bool(seconds), "the callback runs")
     assert seconds[0].result(20).offset == 1
 
 
@@ -204,7 +205,7 @@ def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
     producer.send_batch(table("refused"), topic="t")
     cluster.wait_for_held(1)
     flushes = [Runner(producer.flush) for _ in range(3)]
-    until(lambda: parts_of(producer).accumulator.incomplete.flushing == 3, "all flushes are under way")
+    wait_until(lambda: parts_of(producer).accumulator.incomplete.flushing == 3, "all flushes are under way")
     cluster.release()
     for flush in flushes:
         with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):

@@ -30,7 +30,8 @@ from spark_producer.producer.internals import MAX_SLEEP_S
 from spark_producer.protocol import PRODUCE
 from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import SERVERS, ScriptedCluster, knowing_the_topic
-from tests.stages.workbench import FakeClock, Runner, until
+from tests.stages.workbench import FakeClock, Runner
+from tests.support.waiting import wait_until
 from tests.unit.producer.rows import FULL, table
 
 PLACE = TopicPartition("t", 0)
@@ -93,7 +94,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     topic_partitions = pa.array([number % partitions for number in range(len(rows))], pa.int32())
     batch = table(*rows).append_column("partition", topic_partitions)
     sending = Runner(lambda: producer.send_batch(batch, topic="t"))
-    until(lambda: parts_of(producer).accumulator.pool.waiting > 0, "send waits for memory")
+    wait_until(lambda: parts_of(producer).accumulator.pool.waiting > 0, "send waits for memory")
     if partitions == 1:
         cluster.wait_for_held(1)
         cluster.release(1)
@@ -101,7 +102,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     cluster.wait_for(lambda: len(cluster.held) >= (5 if partitions == 1 else 1), "requests are in flight")
     assert not sending.done.is_set()
     while not sending.done.is_set():
-        until(lambda: bool(cluster.held) or sending.done.is_set(), "another request")
+        wait_until(lambda: bool(cluster.held) or sending.done.is_set(), "another request")
         if cluster.held:
             cluster.release(1)
     sending.result()
@@ -134,7 +135,7 @@ def test_bp4_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
     producer = knowing_the_topic(start_small(buffer_memory=65536, max_block_ms=30))
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
     cluster.wake()
-    until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
+    wait_until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
 
     def fill() -> None:
         for row in FULL:
@@ -195,7 +196,7 @@ def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: Scripted
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
     producer = start_small(max_block_ms=20)
     cluster.wake()
-    until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
+    wait_until(lambda: parts_of(producer).topics.last_error is not None, "the connection is refused")
     with pytest.raises(BrokersUnreachable) as raised:
         producer.send("t", "x")
     for part in (
@@ -210,7 +211,7 @@ def test_kp6_without_a_token_the_advice_is_not_about_the_servers(cluster: Script
     cluster.reachable, cluster.last_error = False, AuthenticationFailed("no token from the token endpoint idp:443")
     producer = start_small(max_block_ms=20)
     cluster.wake()
-    until(lambda: parts_of(producer).topics.last_error is not None, "the login fails")
+    wait_until(lambda: parts_of(producer).topics.last_error is not None, "the login fails")
     with pytest.raises(BrokersUnreachable, match=r"idp:443\. Brokers do not answer without a login: solve that first"):
         producer.send("t", "x")
 
@@ -266,7 +267,7 @@ def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
         producer.send("u", "y").result(20)
         return set(known.cluster.topics) == {"u"}
 
-    until(only_u, "the idle topic is forgotten, while the other one is written to")
+    wait_until(only_u, "the idle topic is forgotten, while the other one is written to")
     assert producer.send("t", "z").result(20).offset == 1
     assert "t" in known.cluster.topics
 

@@ -35,7 +35,8 @@ from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOf
 from spark_producer.sender.transactions.states import TxnState
 from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
-from tests.stages.workbench import Runner, until
+from tests.stages.workbench import Runner
+from tests.support.waiting import wait_until
 
 TID = "orders-1"
 MISSING = "of no use"
@@ -123,7 +124,7 @@ def test_kp11_tm11_an_init_that_times_out_is_repeated_and_nothing_else_before(cl
     with pytest.raises(IllegalState):
         producer.send("t", "a")
     cluster.release_apis()
-    until(lambda: state_of(producer) is TxnState.READY, "the late answer is used")
+    wait_until(lambda: state_of(producer) is TxnState.READY, "the late answer is used")
     with pytest.raises(IllegalState, match=r"call init_transactions\(\) again"):
         producer.begin_transaction()
     producer.init_transactions()
@@ -160,7 +161,7 @@ def test_kp11_a_close_ends_a_wait_for_init(cluster: ScriptedCluster) -> None:
     producer = transactional(cluster)
     cluster.holding_apis.add("init")
     waiting = Runner(producer.init_transactions)
-    until(lambda: "init" in cluster.names, "the question is asked")
+    wait_until(lambda: "init" in cluster.names, "the question is asked")
     producer.close(0.0)
     with pytest.raises(ProducerClosed):
         waiting.result()
@@ -176,9 +177,9 @@ def test_kp8_a_forced_close_does_not_wait_for_coordinators(cluster: ScriptedClus
         waiting = Runner(lambda: producer.send_offsets_to_transaction({("in", 0): 5}, "readers"))
     else:
         waiting = Runner(producer.init_transactions)
-    until(lambda: name in cluster.names, "the question is asked")
+    wait_until(lambda: name in cluster.names, "the question is asked")
     producer.close(0.0)
-    until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
+    wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
     with pytest.raises(PyProducerError):
         waiting.result()
 
@@ -211,7 +212,7 @@ def test_sn49_what_ends_the_producer_ends_every_call_and_the_thread(
     cluster.codes["commit"] = [90]
     with pytest.raises(ProducerFenced) as fenced:
         producer.commit_transaction()
-    until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
+    wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
     for call in (
         producer.begin_transaction,
         producer.abort_transaction,
@@ -304,9 +305,9 @@ def test_kp14_threads_that_send_offsets_at_once_send_their_own(cluster: Scripted
     producer.begin_transaction()
     cluster.holding_apis.add("group")
     first = Runner(lambda: producer.send_offsets_to_transaction({("in", 0): 5}, "readers"))
-    until(lambda: "group" in cluster.names, "the group is being added")
+    wait_until(lambda: "group" in cluster.names, "the group is being added")
     second = Runner(lambda: producer.send_offsets_to_transaction({("in", 1): 7}, "readers"))
-    until(lambda: len(transactions_of(producer)._manager.contents.offsets) == 2, "both wait")
+    wait_until(lambda: len(transactions_of(producer)._manager.contents.offsets) == 2, "both wait")
     cluster.release_apis()
     first.result()
     second.result()
@@ -362,7 +363,7 @@ def test_giving_up_raises_nothing_and_says_whether_it_is_done(cluster: ScriptedC
     transactions.hold()
     transactions.release()
     cluster.codes["init"] = [90]
-    until(lambda: parts_of(producer).failed or "init" in cluster.names[-1:], "it is asked")
+    wait_until(lambda: parts_of(producer).failed or "init" in cluster.names[-1:], "it is asked")
     assert transactions.try_abort() in (True, False)
     producer.close(0.0)
     assert transactions.try_abort() is False
@@ -405,7 +406,7 @@ def test_ctrl_c_in_a_commit_is_what_the_context_raises(monkeypatch: pytest.Monke
     def write() -> None:
         with producer.transaction():
             producer.send("t", "a", on_delivery=hold_up)
-            until(called.is_set, "the I/O thread is in the callback")
+            wait_until(called.is_set, "the I/O thread is in the callback")
             monkeypatch.setattr(transactions_of(producer), "_wakeup", struck)
 
     with pytest.raises(CtrlC):

@@ -14,10 +14,10 @@ from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
 from spark_producer.schemas.registry import MAX_RESPONSE_BYTES, Registry
-from tests.stages.workbench import until
 from tests.support.ports import free_ports
 from tests.support.secret_codings import CODINGS, USER, shows
 from tests.support.secret_codings import PASSWORD as ODD_PASSWORD
+from tests.support.waiting import wait_until
 from tests.unit.schemas.played_registry import Played
 
 PASSWORD = "k4n4rie"
@@ -88,7 +88,7 @@ def test_com12_a_registry_that_is_down_or_hangs_is_told(played: Played, monkeypa
     assert "cannot be reached (ConnectError" in failure(registry(f"http://127.0.0.1:{free_ports(1)[0]}", timeout=1.0))
     played.hangs.set()
     assert "cannot be reached (ReadTimeout" in failure(registry(played.url, timeout=0.4))
-    until(lambda: len(played.asked) == 2, "the question has come twice")
+    wait_until(lambda: len(played.asked) == 2, "the question has come twice")
 
 
 @pytest.mark.parametrize("said", [PASSWORD, f"ann:{PASSWORD}", "Basic YW5uOms0bjRyaWU="])

@@ -17,7 +17,7 @@ from spark_producer.datasource.write.worker.jvm_socket import JvmConnection
 from spark_producer.errors import BrokerError
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
-from tests.stages.workbench import until
+from tests.support.waiting import wait_until
 
 
 def gathered(batches: Iterator[pa.RecordBatch], partitions: int, batch_size: int = 1024) -> Iterator[pa.RecordBatch]:
@@ -85,7 +85,7 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good() -> None:
     def endless() -> Iterator[pa.RecordBatch]:
         yield batch(100)
         producer = producers.get(settings.config)
-        until(lambda: parts_of(producer).accumulator.incomplete.failure is not None, "the first batch is refused")
+        wait_until(lambda: parts_of(producer).accumulator.incomplete.failure is not None, "the first batch is refused")
         for _ in range(3):
             yield batch(100)
         raise AssertionError("the task goes on after a batch has failed")
