@@ -84,25 +84,25 @@ class Cluster(NamedTuple):
 
 
 TRANSACTIONS = "transaction.version"
-"""Name of the cluster feature whose finalized level decides the `Style` of transactions (KIP-890)."""
+"""Name of the cluster feature whose finalized level decides the `TransactionVersion` (KIP-890)."""
 
 
-class Style(enum.IntEnum):
-    """The version of the protocol of a transaction (Kafka: TransactionVersion). One transaction keeps one style."""
+class TransactionVersion(enum.IntEnum):
+    """The version of the protocol of a transaction (Kafka's TransactionVersion), which does not change within one."""
 
     EXPLICIT = 1
-    """AddPartitionsToTxn up to 3, Produce up to 11, EndTxn up to 4"""
+    """The producer adds partitions itself: AddPartitionsToTxn up to 3, Produce up to 11, EndTxn up to 4."""
     IMPLICIT = 2
-    """transaction.version 2 (KIP-890): Produce from 12 on adds its partitions itself, EndTxn from 5 on raises the epoch"""
+    """transaction.version 2 (KIP-890): Produce from 12 on adds its partitions, and EndTxn from 5 on raises the epoch."""
 
 
-def style_at(level: int) -> Style:
-    """Return the style of a cluster whose finalized level of `TRANSACTIONS` is `level` (0 if it lacks the feature).
+def transaction_version_at(level: int) -> TransactionVersion:
+    """Return the transaction version of a cluster whose finalized level of `TRANSACTIONS` is `level` (0: no such feature).
 
     The API versions of the brokers do not decide: Kafka 4.3 offers the new ones even where the feature is not finalized, and
     then wedges the transactional id of a producer that uses them.
     """
-    return Style.IMPLICIT if level >= Style.IMPLICIT else Style.EXPLICIT
+    return TransactionVersion.IMPLICIT if level >= TransactionVersion.IMPLICIT else TransactionVersion.EXPLICIT
 
 
 class Span(NamedTuple):

@@ -25,10 +25,12 @@ _NEED_AN_ID = (
 )
 
 
-def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: bool, own_time: bool = True) -> None:
+def check_exactly_once(
+    config: ProducerConfig, sink: SinkOptions, *, streaming: bool, transaction_timeout_unset: bool = True
+) -> None:
     """Check the options for exactly-once writes, whether or not `exactlyOnceId` is set.
 
-    `own_time` is false if the user has set the transaction timeout.
+    `transaction_timeout_unset` is false if the user has set `kafka.transaction.timeout.ms`.
 
     Raises:
         ConfigError: they contradict each other, or the id or the topic has a bad name.
@@ -45,7 +47,7 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
                 raise ConfigError(
                     f"{name} needs exactlyOnceId, the name of this query or job, which is not set. Set both, or neither"
                 )
-        if not own_time:
+        if not transaction_timeout_unset:
             raise ConfigError(
                 f"kafka.{TRANSACTION_TIMEOUT} needs exactlyOnceId, without which there are no transactions. Set both, or neither"
             )

@@ -125,8 +125,8 @@ class PyProducerDataSource(DataSource):
         return StreamWriter(settings)
 
     def _check(self, config: ProducerConfig, sink: SinkOptions) -> None:
-        own_time = is_set(self.options, "max.block.ms")
-        check_cluster(config, sink.topic, dead_letters=sink.dead_letter_topic, own_time=own_time)
+        max_block_set = is_set(self.options, "max.block.ms")
+        check_cluster(config, sink.topic, dead_letters=sink.dead_letter_topic, max_block_set=max_block_set)
 
     def _checked_settings(self, schema: StructType, *, streaming: bool) -> TaskSettings:
         from spark_producer.partitioner import (
@@ -135,12 +135,17 @@ class PyProducerDataSource(DataSource):
 
         config, sink, registry = parse_sink_options(self.options)
         resolve_partitioner(config.partitioner_class)
-        own_time = not is_set(self.options, TRANSACTION_TIMEOUT)
-        check_exactly_once(config, sink, streaming=streaming, own_time=own_time)
+        timeout_unset = not is_set(self.options, TRANSACTION_TIMEOUT)
+        check_exactly_once(config, sink, streaming=streaming, transaction_timeout_unset=timeout_unset)
         check_dead_letters(config, sink)
         check_schema(schema, sink)
-        own_memory = not is_set(self.options, "buffer.memory")
-        settings = TaskSettings(config, sink, own_memory=own_memory, own_time=own_time, streaming=streaming)
+        settings = TaskSettings(
+            config,
+            sink,
+            buffer_memory_unset=not is_set(self.options, "buffer.memory"),
+            transaction_timeout_unset=timeout_unset,
+            streaming=streaming,
+        )
         if sink.dead_letter_topic is not None:
             settings = settings._replace(write_id=uuid.uuid4().hex)
         if not has_formats(sink):
@@ -176,12 +181,12 @@ def check_cluster(
     still_waiting: float = STILL_WAITING,
     *,
     dead_letters: str | None = None,
-    own_time: bool = False,
+    max_block_set: bool = False,
 ) -> None:
     """Check that the brokers respond and have `topic` (None: only that they respond), for at most `max.block.ms`.
 
-    With `own_time` the user has set that time, and it is the maximum wait for a topic that no broker knows; otherwise that is
-    `UNKNOWN_TOPIC_GRACE`.
+    If the user has set that option (`max_block_set`), it also limits the wait for a topic that no broker knows; otherwise
+    `UNKNOWN_TOPIC_GRACE` does.
 
     The topic for `dead_letters` must exist: it is not created, since a topic that no one knows would not be read.
 
@@ -201,7 +206,7 @@ def check_cluster(
         else:
             with suggest_topic_on_not_found(client, topic):
                 client.wait_for_topic(
-                    topic, create=True, unknown_timeout=float("inf") if own_time else UNKNOWN_TOPIC_GRACE
+                    topic, create=True, unknown_timeout=float("inf") if max_block_set else UNKNOWN_TOPIC_GRACE
                 )
         if dead_letters is not None:
             _find_dead_letter_topic(client, dead_letters)

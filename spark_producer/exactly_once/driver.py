@@ -85,7 +85,7 @@ def begin(sink: SinkSettings) -> WriteHandle:
                 sink.name,
                 cluster.topic,
             )
-        return WriteHandle(sink.name, token, outcome.fencing, cluster.style, outcome.last)
+        return WriteHandle(sink.name, token, outcome.fencing, cluster.transaction_version, outcome.last)
 
 
 def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> WriteCommitted | AlreadyDone:
@@ -150,7 +150,7 @@ def abort(
 
 
 def _prepare_for(cluster: CommandExecutor, messages: Sequence[TaskOutcome | None]) -> None:
-    """Use BEGIN's style of transactions: those of the control id have one style in an execution.
+    """Use the transaction version of BEGIN: all transactions of the control id in one execution have the same one.
 
     Raises:
         ExactlyOnceError: messages are from another sink, which this sink's control id does not fence.
@@ -163,7 +163,7 @@ def _prepare_for(cluster: CommandExecutor, messages: Sequence[TaskOutcome | None
             kind=FailureKind.MIXED.name,
         )
     if handles:
-        cluster.style = handles[0].style
+        cluster.transaction_version = handles[0].transaction_version
 
 
 def _refuse_control_topics(cluster: CommandExecutor, messages: Sequence[TaskOutcome]) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 from spark_producer.accumulator import RecordAccumulator
-from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import IllegalState, PyProducerError, RecordError, TransactionTimeout
 from spark_producer.sender.transactions.manager import TransactionManager
@@ -41,7 +41,7 @@ class PreparedTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
-    style: Style
+    transaction_version: TransactionVersion
     spans: tuple[Span, ...]
     started_ms: int
 

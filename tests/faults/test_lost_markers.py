@@ -14,7 +14,7 @@ from spark_producer.cli.entry import main
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.cluster.end_transactions import END_STYLE
+from spark_producer.exactly_once.cluster.end_transactions import END_TXN_APIS
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import task_id
 from spark_producer.exactly_once.protocol.commands import EndTasks
@@ -47,7 +47,7 @@ def end_without_a_leader(kafka: KafkaCluster, tasks: Tasks, filled: TaskTransact
     wait_until(lambda: kafka.partitions(span.topic)[span.partition].leader < 0, "the partition has no leader")
     body = EndTxnRequest(own, filled.producer_id, filled.epoch, True)
     answer = tasks.brokers.request_coordinators(
-        END_STYLE[filled.style], {own: body}, tasks.client.deadline(), resend=True
+        END_TXN_APIS[filled.transaction_version], {own: body}, tasks.client.deadline(), resend=True
     )[own]
     assert answer.error_code == Code.NONE
     kafka.start(leader)
@@ -67,7 +67,7 @@ def test_a_marker_for_a_partition_without_a_leader(
         own = task_id(sink.name, tasks.worker, 0)
         coordinator = tasks.brokers.coordinators([own], tasks.client.deadline())[own]
         number = next(each for each, known in kafka.partitions(topic).items() if known.leader != coordinator)
-        filled = tasks.fill(0, handle.style, {(topic, number): ["once"]})
+        filled = tasks.fill(0, handle.transaction_version, {(topic, number): ["once"]})
         die_before(sink, 0, [prepared(handle, 0, filled)], EndTasks)
         end_without_a_leader(kafka, tasks, filled)
         with BlockingClient(settings(servers)) as client:

@@ -66,7 +66,7 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
             message: TaskOutcome = inline(handle, 0, batch(topic, 0, "a"))
         else:
             tasks = Tasks(proxy.address, topic)
-            message = prepared(handle, 0, tasks.fill(0, handle.style, {(topic, 0): ["a"]}))
+            message = prepared(handle, 0, tasks.fill(0, handle.transaction_version, {(topic, 0): ["a"]}))
             tasks.close()
         assert not said("waiting for ")
         proxy.target = (proxy.host, 1)

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from spark_producer import Producer
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from spark_producer.errors import PyProducerError
 from spark_producer.producer import parts_of
 from spark_producer.protocol import (
@@ -154,7 +154,7 @@ def test_an_end_that_comes_late_does_not_touch_what_was_held(
         for partition in range(PARTITIONS):
             producer.send(topic, f"aborted {number}", partition=partition)
         prepared = transactions.prepare()
-        assert prepared.style in Style
+        assert prepared.transaction_version in TransactionVersion
         if late is not None:
             proxied.proxy.send_again(late)
         assert transactions.try_abort()

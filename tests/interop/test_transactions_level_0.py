@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer import Producer
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from spark_producer.producer import parts_of
 from tests.interop.conversations.answers import read, title
 from tests.interop.conversations.looking import ApiVersions
@@ -53,7 +53,7 @@ def test_our_producer_speaks_in_the_explicit_style_to_it(level_0: KafkaCluster, 
                 producer.send(topic, f"{number}".encode())
         transactions.hold()
         producer.send(topic, b"prepared, and aborted")
-        assert transactions.prepare().style is Style.EXPLICIT
+        assert transactions.prepare().transaction_version is TransactionVersion.EXPLICIT
         assert transactions.try_abort()
     rows = read_topic(level_0.bootstrap_servers, topic, client="confluent", isolation="read_committed")
     assert [row.value for row in rows] == [b"0", b"1", b"2"]

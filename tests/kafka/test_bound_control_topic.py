@@ -24,7 +24,7 @@ def test_a_control_topic_without_the_last_record_is_refused_at_every_start(broke
         handle = driver.begin(sink)
         assert (handle.last is None) == (number == 0)
         if number % 2:
-            one = tasks.fill(0, handle.style, {(topic, 1): [str(number)]})
+            one = tasks.fill(0, handle.transaction_version, {(topic, 1): [str(number)]})
             driver.commit(sink, [prepared(handle, number, one)], number)
         else:
             driver.commit(sink, [inline(handle, number, batch(topic, 0, str(number)))], number)

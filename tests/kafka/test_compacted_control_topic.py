@@ -54,7 +54,7 @@ def test_a_compacted_control_topic_still_says_what_is_done(eager: KafkaCluster) 
             value = str(number)
             large = number % 3 == 2
             message = (
-                prepared(handle, number, tasks.fill(0, handle.style, {(rows, 0): [value]}))
+                prepared(handle, number, tasks.fill(0, handle.transaction_version, {(rows, 0): [value]}))
                 if large
                 else inline(handle, number, batch(rows, 0, value))
             )

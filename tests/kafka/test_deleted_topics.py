@@ -102,7 +102,7 @@ def test_a_sink_goes_on_when_its_topic_is_created_again_with_fewer_partitions(br
     handle = driver.begin(sink)
     driver.commit(sink, [inline(handle, 0, batch(topic, 0, "a"), batch(topic, 3, "b"))], 0)
     handle = driver.begin(sink)
-    tasks.fill(0, handle.style, {(topic, 3): ["of a dead task"]})
+    tasks.fill(0, handle.transaction_version, {(topic, 3): ["of a dead task"]})
     delete(broker, topic)
     create_again(broker, topic, 2)
     driver.close_all()

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark_producer.admin import BlockingClient
-from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TransactionVersion
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
@@ -69,7 +69,7 @@ def one_each(
 ) -> list[TaskTransaction]:
     """Transactions of some tasks, with a row in each partition."""
     return [
-        tasks.fill(slot, handle.style, {(topic, 0): [f"{slot}-0"], (topic, 1): [f"{slot}-1"]}, timeout_ms)
+        tasks.fill(slot, handle.transaction_version, {(topic, 0): [f"{slot}-0"], (topic, 1): [f"{slot}-1"]}, timeout_ms)
         for slot in range(slots)
     ]
 
@@ -124,7 +124,7 @@ def test_what_dead_tasks_left_open_is_aborted_by_the_next_begin_and_nobody_elses
     try:
         first = driver.begin(sink)
         one_each(tasks, first, rows, 2)
-        kept = other.fill(0, first.style, {(rows, 1): ["other"]})
+        kept = other.fill(0, first.transaction_version, {(rows, 1): ["other"]})
         second = driver.begin(sink)
         assert second.last is not None
         assert (second.last.status, second.last.token) == (Status.INTENT, second.token)
@@ -164,7 +164,7 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
         driver.commit(sink, messages or [inline(handle, number, batch(rows, 0, "a"))], number)
         ended = Counter(proxied.proxy.requests) - before
         # While markers are on their way, coordinators and leaders are asked again and again, which the page does not count.
-        sequences = 0 if handle.style is Style.IMPLICIT else {"A": 1, "B": 2}[path]
+        sequences = 0 if handle.transaction_version is TransactionVersion.IMPLICIT else {"A": 1, "B": 2}[path]
         all_requests = ended.total()
         ended[DESCRIBE_TRANSACTIONS.key] = min(ended[DESCRIBE_TRANSACTIONS.key], {"A": 1, "B": 4}[path])
         ended[DESCRIBE_PRODUCERS.key] = min(ended[DESCRIBE_PRODUCERS.key], {"A": 2, "B": 6}[path] + sequences)
@@ -172,7 +172,9 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
         totals = begun.total(), ended.total() - ended[PRODUCE.key] * (path == "A"), rounds
         least = counted.get(path, totals)
         counted[path] = min(least[0], totals[0]), min(least[1], totals[1]), min(least[2], totals[2])
-    more = 0 if handle.style is Style.IMPLICIT else 2  # adds its partitions, and asks for the next sequence number
+    more = (
+        0 if handle.transaction_version is TransactionVersion.IMPLICIT else 2
+    )  # adds its partitions, and asks for the next sequence number
     begins, commits = told_costs("begin"), told_costs("commit")
     [trips] = re.findall(r"(\d+) round trips on path A and (\d+) on path B", " ".join(PAGE.read_text().split()))
     assert counted == {
@@ -190,11 +192,11 @@ def test_what_dead_tasks_of_the_same_write_left_open_is_aborted_by_its_commit(
     other = Tasks(proxied.bootstrap_servers, f"{sink.name}.eu")
     survivors = Tasks(proxied.bootstrap_servers, sink.name, worker="1" * 32)
     try:
-        kept = other.fill(0, handle.style, {(rows, 1): ["other"]})
+        kept = other.fill(0, handle.transaction_version, {(rows, 1): ["other"]})
         own = prepared(handle, 0, one_each(survivors, handle, rows, 1)[0])
         message = own if path == "B" else inline(handle, 0, batch(rows, 0, "a"))
         assert driver.commit(sink, [message], 0) == WriteCommitted(0)
-        left = open_tasks(survivors.brokers, handle.style, survivors.client.deadline())
+        left = open_tasks(survivors.brokers, handle.transaction_version, survivors.client.deadline())
         assert left == ()
         end_tasks(other.brokers, [kept], True, other.client.deadline())
         expected = ["0-0", "0-1", "other"] if path == "B" else ["a", "other"]
@@ -309,7 +311,7 @@ def test_a_transaction_that_times_out_after_the_commit_point_makes_the_batch_par
     """The vote would have refused it: the driver is taken to have died between the two, for as long."""
     handle = driver.begin(sink)
     [kept] = one_each(tasks, handle, rows, 1)
-    short = tasks.fill(1, handle.style, {(rows, 0): ["late"]}, timeout_ms=1000)
+    short = tasks.fill(1, handle.transaction_version, {(rows, 0): ["late"]}, timeout_ms=1000)
     record = ControlRecord(sink.name, "query", Status.COMMITTING, 0, -1, handle.token, (kept, short))
     cluster = CommandExecutor(tasks.client, sink.name, sink.control_topic)
     cluster.prepare()
@@ -368,7 +370,7 @@ def test_another_sinks_open_transaction_does_not_hide_the_control_record(
     driver.begin(sink)
     other = Tasks(proxied.bootstrap_servers, f"{sink.name}-other")
     try:
-        other.fill(0, Style.EXPLICIT, {(sink.control_topic, 0): ["hangs"]})
+        other.fill(0, TransactionVersion.EXPLICIT, {(sink.control_topic, 0): ["hangs"]})
         for number in range(2):
             handle = driver.begin(sink)
             assert driver.commit(sink, [inline(handle, number, batch(rows, 0, str(number)))], number) == WriteCommitted(
@@ -398,7 +400,9 @@ def test_transactions_of_librdkafka_with_our_ids_are_committed_by_the_driver(
     assert row is not None
     assert offsets == [0, 1, 2]
     # librdkafka speaks explicitly, whatever the cluster has agreed on
-    transaction = TaskTransaction(own, row.producer_id, row.producer_epoch, Style.EXPLICIT, (Span(rows, 0, 0, 2, 3),))
+    transaction = TaskTransaction(
+        own, row.producer_id, row.producer_epoch, TransactionVersion.EXPLICIT, (Span(rows, 0, 0, 2, 3),)
+    )
     assert driver.commit(sink, [prepared(handle, 0, transaction)], 0) == WriteCommitted(0)
     assert committed(proxied, rows) == ["0", "1", "2"]
 
@@ -412,7 +416,7 @@ def test_a_control_record_that_the_leader_takes_for_an_older_one_is_not_committe
     try:
         cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()
-        cluster.style = Style.EXPLICIT
+        cluster.transaction_version = TransactionVersion.EXPLICIT
         first = ControlRecord(sink.name, "q", Status.DONE, 3, 3, "t" * 32)
         assert cluster.perform(WriteControl(handle.fencing, first)) == ControlWritten(handle.fencing)
         monkeypatch.setattr(ControlWrite, "_next_sequence", lambda _: 0)
@@ -442,13 +446,17 @@ def test_a_long_control_record_is_split_and_put_together_again(
         fencing = ProducerIdAndEpoch(*answers[control_id(sink.name)][2:])
         many = tuple(
             TaskTransaction(
-                task_id(sink.name, "0" * 32, slot), slot, 1, Style.EXPLICIT, (Span(rows, 0, slot, slot, 1),)
+                task_id(sink.name, "0" * 32, slot),
+                slot,
+                1,
+                TransactionVersion.EXPLICIT,
+                (Span(rows, 0, slot, slot, 1),),
             )
             for slot in range(500)
         )
         record = ControlRecord(sink.name, "q", Status.PARTIAL, 3, 2, "t" * 32, many)
         ask = WriteControl(fencing, record)
-        ControlWrite(cluster.brokers, cluster.topic, cluster.style, ask, client.deadline()).run({}, 4096)
+        ControlWrite(cluster.brokers, cluster.topic, cluster.transaction_version, ask, client.deadline()).run({}, 4096)
         with pytest.raises(ExactlyOnceError) as told:
             driver.begin(sink)
         assert told.value.kind == FailureKind.PARTIAL.name

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from spark_producer import Producer
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from spark_producer.errors import BrokerError, ProducerFenced, TransactionAbortable, TransactionAborted
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.producer import parts_of
@@ -174,19 +174,19 @@ def test_held_rows_go_out_in_a_transaction_that_another_producer_ends(
     kafka.create_topic(topic, 2)
     transactions = parts_of(producer).transactions
     assert transactions is not None
-    epochs, styles = [], []
+    epochs, versions = [], []
     for number in range(3):
         transactions.hold()
         producer.send_batch(rows(*[f"{number}{letter}" for letter in "abcd"]), topic=topic)
         assert transactions.held_bytes() > 100
         prepared = transactions.prepare()
         assert sum(span.records for span in prepared.spans) == 4
-        styles.append(prepared.style)
+        versions.append(prepared.transaction_version)
         epochs.append((prepared.producer_id, prepared.epoch))
         assert committed(kafka, topic) == []
         assert transactions.try_abort()
     assert len(set(epochs)) == 3
-    assert set(styles) == {Style.IMPLICIT if kafka.version == KAFKA_4 else Style.EXPLICIT}
+    assert set(versions) == {TransactionVersion.IMPLICIT if kafka.version == KAFKA_4 else TransactionVersion.EXPLICIT}
     transactions.hold()
     producer.send_batch(rows("kept"), topic=topic)
     taken = transactions.take_held()

@@ -12,7 +12,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 
 from spark_producer.cli.entry import INTERRUPTED, main
 from spark_producer.cli.txn_report import MAX_IDS
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import command_executor, control_write
@@ -72,7 +72,7 @@ def txn(proxied: ProxiedBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
 def lose_an_end(tasks: Tasks, handle: WriteHandle, rows: str) -> PreparedTask:
     """The message of a task that has a row in each partition; the second one never gets the end of its transaction."""
     values = {(rows, 0): ["0"], (rows, 1): ["1"]}
-    return prepared(handle, 0, tasks.fill(0, Style.EXPLICIT, values, unknown={(rows, 1)}))
+    return prepared(handle, 0, tasks.fill(0, TransactionVersion.EXPLICIT, values, unknown={(rows, 1)}))
 
 
 @pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
@@ -80,7 +80,7 @@ def test_a_partial_batch_is_shown_and_accepted_by_a_person(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = driver.begin(sink)
-    filled = [tasks.fill(slot, handle.style, {(rows, 0): [str(slot)]}) for slot in range(2)]
+    filled = [tasks.fill(slot, handle.transaction_version, {(rows, 0): [str(slot)]}) for slot in range(2)]
     die_before(sink, 0, [prepared(handle, 0, each) for each in filled], EndTasks)
     code, shown = txn("describe", sink.name)
     assert code == 0
@@ -115,7 +115,7 @@ def test_what_dead_tasks_left_is_listed_and_resolved(
 ) -> None:
     handle = driver.begin(sink)
     driver.commit(sink, [inline(handle, 0, batch(rows, 0, "a"))], 0)
-    left = tasks.fill(0, handle.style, {(rows, 0): ["never"]})
+    left = tasks.fill(0, handle.transaction_version, {(rows, 0): ["never"]})
     code, shown = txn("list")
     assert code == 0
     assert f"open: 1\n    {left.transactional_id}" in shown
@@ -162,10 +162,10 @@ def test_an_older_transaction_that_lost_its_end_is_not_decided_by_a_commit(
 ) -> None:
     """The rows of the aborted attempt would become visible with those of the next transaction of the same producer."""
     handle: WriteHandle = driver.begin(sink)
-    first = tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["old"], (rows, 1): ["old"]}, unknown={(rows, 1)})
+    first = tasks.fill(0, TransactionVersion.EXPLICIT, {(rows, 0): ["old"], (rows, 1): ["old"]}, unknown={(rows, 1)})
     assert driver.abort(sink, [prepared(handle, 0, first)], 0) is not None
     handle = driver.begin(sink)
-    second = tasks.fill(0, Style.EXPLICIT, {(rows, 1): ["new"]})
+    second = tasks.fill(0, TransactionVersion.EXPLICIT, {(rows, 1): ["new"]})
     assert second.producer_id == first.producer_id
     with pytest.raises(ExactlyOnceError, match=f"hangs in {rows}-1") as refused:
         driver.commit(sink, [prepared(handle, 0, second)], 0)
@@ -183,7 +183,7 @@ def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: SinkSettings, sp
         others = [each for each in partitions if each[0] != sink.control_topic]
         return by_topic(others or [spare])
 
-    monkeypatch.setattr(command_executor, "learn_style", lambda *_: Style.EXPLICIT)
+    monkeypatch.setattr(command_executor, "find_transaction_version", lambda *_: TransactionVersion.EXPLICIT)
     monkeypatch.setattr(control_write, "by_topic", without_control)
 
 
@@ -207,7 +207,7 @@ def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was
         if way == "inline":
             messages: list[TaskOutcome] = [inline(handle, 0, once)]
         else:
-            messages = [prepared(handle, 0, tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["once"]}))]
+            messages = [prepared(handle, 0, tasks.fill(0, TransactionVersion.EXPLICIT, {(rows, 0): ["once"]}))]
         if way == "tasks still open":
             die_before(sink, 0, messages, EndTasks)
         else:
@@ -304,7 +304,7 @@ def test_the_question_is_asked_on_stderr_and_no_answer_or_a_stop_changes_nothing
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle = driver.begin(sink)
-    tasks.fill(0, handle.style, {(rows, 0): ["never"]})
+    tasks.fill(0, handle.transaction_version, {(rows, 0): ["never"]})
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     asked = ["txn", "resolve", sink.name, "--bootstrap-servers", proxied.bootstrap_servers]
     for stop, code in ((EOFError, 1), (KeyboardInterrupt, INTERRUPTED)):
@@ -334,7 +334,7 @@ def test_many_open_transactions_are_counted_and_some_of_them_named(
     handle = driver.begin(sink)
     driver.commit(sink, [inline(handle, 0, batch(rows, 0, "a"))], 0)
     for slot in range(MAX_IDS + 2):
-        tasks.fill(slot, handle.style, {(rows, 0): ["never"]})
+        tasks.fill(slot, handle.transaction_version, {(rows, 0): ["never"]})
     code, shown = txn("list")
     assert code == 0
     assert f"open: {MAX_IDS + 2}\n" in shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition, TransactionVersion
 from spark_producer.exactly_once.cluster.last_commit import is_missing
 from spark_producer.exactly_once.protocol.commands import (
     Command,
@@ -97,11 +97,13 @@ class Cluster:
                 assert_never(command)
 
     def transaction(self, one: Identity) -> TaskTransaction:
-        return TaskTransaction(one.name, 0, one.epoch, self.wiring.style, ())
+        return TaskTransaction(one.name, 0, one.epoch, self.wiring.transaction_version, ())
 
     def bumped(self, one: Identity, state: str) -> Identity:
         """After the end of a transaction: the epoch rises with transaction.version 2."""
-        return one._replace(epoch=one.epoch + (self.wiring.style is Style.IMPLICIT), state=state)
+        return one._replace(
+            epoch=one.epoch + (self.wiring.transaction_version is TransactionVersion.IMPLICIT), state=state
+        )
 
     # --- the control id -------------------------------------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Cluster:
             return MarkersLost(hung, None if CONTROL_PARTITION in hung else record)
         # With transaction.version 2 the marker has the epoch that follows that of its record (KIP-890).
         noted = None if world.noted < 0 else world.noted
-        last = ProducerIdAndEpoch(0, world.writer + (self.wiring.style is Style.IMPLICIT))
+        last = ProducerIdAndEpoch(0, world.writer + (self.wiring.transaction_version is TransactionVersion.IMPLICIT))
         newest = ProducerIdAndEpoch(0, world.control.epoch + 1)
         missing = is_missing(noted, newest, None if record is None else last)
         return Missing(CONTROL_PARTITION[0]) if missing else Found(record)
@@ -192,7 +194,10 @@ class Cluster:
     def said_later(self, world: World, command: WriteControl) -> Result:
         """The commit has happened, but the coordinator had said "later", so it is sent again."""
         control = world.control
-        if control.epoch == command.fencing.epoch + (self.wiring.style is Style.IMPLICIT) and control.state == "C":
+        if (
+            control.epoch == command.fencing.epoch + (self.wiring.transaction_version is TransactionVersion.IMPLICIT)
+            and control.state == "C"
+        ):
             return self.written(world, command)
         return Indeterminate() if self.wiring.doubts_late_fences else FencedOff()
 
@@ -241,7 +246,7 @@ class Cluster:
     def end_task(self, world: World, one: TaskTransaction, commit: bool) -> Iterator[tuple[World, Ended | EndRefused]]:
         there = identity(world, one.transactional_id)
         state = "C" if commit else "A"
-        implicit = self.wiring.style is Style.IMPLICIT
+        implicit = self.wiring.transaction_version is TransactionVersion.IMPLICIT
         if there is None:
             yield world, EndRefused(49)
         elif there.epoch == one.epoch and there.state == "O":

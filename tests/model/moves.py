@@ -186,7 +186,7 @@ class Moves:
     def goes_on(self, world: World, index: int, driver: Driver, following: Next) -> World:
         match following:
             case Begun(fencing, last):
-                handle = WriteHandle(SINK, f"{index}.{driver.batch}", fencing, self.wiring.style, last)
+                handle = WriteHandle(SINK, f"{index}.{driver.batch}", fencing, self.wiring.transaction_version, last)
                 now = Driver("tasks", driver.batch, handle=self.tickets.of(handle))
             case WriteCommitted() | AlreadyDone() if driver.pc == "commit" and (driver.batch + 1) % self.wiring.writes:
                 now = Driver("next", driver.batch + 1)
@@ -339,7 +339,7 @@ class Moves:
         elif attempt.phase == 2:
             driver = world.drivers[attempt.driver]
             if driver.pc == "tasks" and driver.batch == attempt.batch and attempt.task not in dict(driver.won):
-                what = TaskTransaction(name, 0, attempt.epoch, self.wiring.style, ())
+                what = TaskTransaction(name, 0, attempt.epoch, self.wiring.transaction_version, ())
                 won = tuple(sorted({**dict(driver.won), attempt.task: what}.items()))
                 yield (attempt[:3], "reports"), with_driver(over, attempt.driver, driver._replace(won=won))
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from tests.model import mutants
 from tests.model.mutants import changed
 from tests.model.wiring import Wiring
@@ -35,7 +35,7 @@ FA, FB = A._replace(numbers=(0, 1)), QB._replace(numbers=(0, 1))
 TWICE, LOST, FALSE_PARTIAL, FALSE_VOID = "DUPLICATE", "LOSS", "false PARTIAL", "false VOID"
 ALARM = (FALSE_PARTIAL, FALSE_VOID)
 STOPS = "never finishes"
-V2 = Style.IMPLICIT
+V2 = TransactionVersion.IMPLICIT
 TIME, LOSE, DROP, MEND = Budget(timeouts=1), Budget(losses=1), Budget(drops=1), Budget(drops=1, repairs=1)
 LOSE_TOPIC = Budget(topics=1)
 A3 = A._replace(drivers=3, batches=2, budget=LOSE_TOPIC)
@@ -46,9 +46,9 @@ def small() -> Iterator[Case]:
     """The design as it is: nothing wrong may be found in any world. These are in every run."""
     yield Case("A: 2 drivers, 2 batches, 1 timeout, 1 lost answer", A._replace(batches=2, budget=Budget(1, 1)))
     yield Case("A: 2 drivers, 2 batches, 1 lost marker, 1 lost answer", A._replace(batches=2, budget=WORST_A))
-    yield Case("A: the same with transaction.version 2", A._replace(batches=2, budget=WORST_A, style=V2))
+    yield Case("A: the same with transaction.version 2", A._replace(batches=2, budget=WORST_A, transaction_version=V2))
     yield Case("B: 2 drivers, 1 lost answer", B._replace(budget=LOSE))
-    yield Case("B: the same with transaction.version 2", B._replace(budget=LOSE, style=V2))
+    yield Case("B: the same with transaction.version 2", B._replace(budget=LOSE, transaction_version=V2))
     yield Case("B: 2 drivers, 2 batches, logs do not reach back", QB._replace(batches=2, forgets=True))
     yield Case("B: 2 drivers on the same workers, 2 batches", B._replace(batches=2, ids="shared"))
     yield Case("B: the same, 1 lost marker", QB._replace(batches=2, ids="shared", budget=MEND))
@@ -57,7 +57,10 @@ def small() -> Iterator[Case]:
     )
     yield Case("B: 2 tasks, 2 drivers, no aborts", QBB)
     yield Case("A: 2 jobs without numbers, 1 lost answer", A._replace(numbered=False, batches=2, budget=LOSE))
-    yield Case("A: the same with transaction.version 2", A._replace(numbered=False, batches=2, budget=LOSE, style=V2))
+    yield Case(
+        "A: the same with transaction.version 2",
+        A._replace(numbered=False, batches=2, budget=LOSE, transaction_version=V2),
+    )
     yield Case("B: 2 jobs without numbers, no aborts", QB._replace(numbered=False, batches=2))
     yield Case("A and B: 2 drivers, 1 timeout, no aborts", QAB._replace(budget=TIME))
     yield Case("A and B: 2 drivers, 1 lost marker, no aborts", QAB._replace(budget=MEND))
@@ -67,9 +70,9 @@ def small() -> Iterator[Case]:
     yield Case("B: a function with 2 numbers, 2 drivers, no aborts", FB)
     yield Case("A: a function with 2 numbers, Spark does not tell the run", FA._replace(tells_run=False))
     yield Case("A: 3 drivers, 2 batches, the control topic lost or changed", A3)
-    yield Case("A: the same with transaction.version 2", A3._replace(style=V2))
+    yield Case("A: the same with transaction.version 2", A3._replace(transaction_version=V2))
     yield Case("B: 2 drivers, the control topic lost or changed", B._replace(budget=LOSE_TOPIC))
-    yield Case("B: the same with transaction.version 2", B._replace(budget=LOSE_TOPIC, style=V2))
+    yield Case("B: the same with transaction.version 2", B._replace(budget=LOSE_TOPIC, transaction_version=V2))
 
 
 def large() -> Iterator[Case]:
@@ -81,7 +84,7 @@ def large() -> Iterator[Case]:
         ("B: 2 drivers, 2 batches, 1 lost answer", B._replace(batches=2, budget=LOSE)),
         ("B: 2 drivers, 2 batches, 1 lost marker, 1 timeout", B._replace(batches=2, budget=marker_and_timeout)),
         ("B: 2 tasks, 2 drivers", BB),
-        ("B: 2 tasks, 2 drivers, transaction.version 2", BB._replace(style=V2)),
+        ("B: 2 tasks, 2 drivers, transaction.version 2", BB._replace(transaction_version=V2)),
         ("B: 2 tasks, 2 drivers, 1 timeout", BB._replace(budget=TIME)),
         ("B: 2 tasks, 2 drivers, 2 batches, 1 timeout, no aborts", QBB._replace(batches=2, budget=TIME)),
         ("B: 2 tasks, 2 drivers, 2 batches, 1 lost marker, no aborts", QBB._replace(batches=2, budget=MEND)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from spark_producer.exactly_once.protocol.abort import abort
 from spark_producer.exactly_once.protocol.begin import begin
 from spark_producer.exactly_once.protocol.commands import Result
@@ -31,7 +31,7 @@ class Wiring(NamedTuple):
     attempts: int = 1
     """attempts of the first task at a time: more are speculation"""
     budget: Budget = Budget()
-    style: Style = Style.EXPLICIT
+    transaction_version: TransactionVersion = TransactionVersion.EXPLICIT
     begin: Callable[[str, str], Next] = begin
     commit: Callable[[Sequence[TaskOutcome], int], Next] = commit
     abort: Callable[[Sequence[TaskOutcome | None]], Next] = abort

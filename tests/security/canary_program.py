@@ -143,7 +143,7 @@ def produce(options: Mapping[str, str], topic: str) -> None:
 def shown(options: Mapping[str, str], topic: str) -> str:
     """What a configuration, the settings of a task, and a commit message show."""
     config, sink = parse_options({**options, "topic": topic})
-    settings = TaskSettings(config, sink, own_memory=False)
+    settings = TaskSettings(config, sink, buffer_memory_unset=False)
     report = write_task(settings, iter([pa.record_batch({"value": [b"row"]})]))
     return f"{config!r} {config} {settings!r} {report!r} {pickle.dumps(report)!r}"
 

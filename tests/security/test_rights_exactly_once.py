@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from spark_producer.config import data_source_name, parse_options
 from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver
@@ -79,7 +79,7 @@ def test_every_right_that_is_missing_is_told_with_the_command_that_grants_it(
     assert write_as_told(secured, sink, topic, 1) == []
     other = Tasks(settings_of(secured, USER, PASSWORD), f"other-{sink.name}")
     try:
-        other.fill(0, Style.EXPLICIT, {(topic, 0): ["open"]})
+        other.fill(0, TransactionVersion.EXPLICIT, {(topic, 0): ["open"]})
         # From now on only READ tells whether it is an older transaction of ours that begins before.
         assert write_as_told(secured, sink, topic, 2) == [f"--operation Read --topic {topic}"]
     finally:

@@ -44,7 +44,7 @@ def test_sec20_to_sec27_a_task_tells_at_once(secured_4: SecuredKafka, topic: str
     """Without the check of the driver, as for an executor that has other files or another network."""
     config, sink = parse_options({**options_of(WRONG[name], secured_4), "topic": topic})
     with pytest.raises(WRONG[name].error) as told, ours.soon():
-        write_task(TaskSettings(config, sink, own_memory=False), iter([ours.numbers(0, 10)]), ProducerCache())
+        write_task(TaskSettings(config, sink, buffer_memory_unset=False), iter([ours.numbers(0, 10)]), ProducerCache())
     assert_named(str(told.value), WRONG[name])
 
 

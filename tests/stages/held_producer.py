@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, TransactionVersion
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import IllegalState
 from spark_producer.metrics import WriteReport
@@ -26,7 +26,7 @@ class PreparedDouble(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
-    style: Style
+    transaction_version: TransactionVersion
     spans: tuple[Span, ...]
     started_ms: int
 
@@ -90,7 +90,7 @@ class HeldTransactions:
             raise self.refuses
         self.open = False
         spans = (Span("t", 0, 10, 9 + self.sent_rows, self.sent_rows),)
-        return PreparedDouble(self.transactional_id, 4000, self.epoch, Style.IMPLICIT, spans, 1)
+        return PreparedDouble(self.transactional_id, 4000, self.epoch, TransactionVersion.IMPLICIT, spans, 1)
 
     def try_abort(self) -> bool:
         """End the transaction."""

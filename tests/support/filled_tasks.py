@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_producer.admin import BlockingClient
-from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
@@ -69,7 +69,7 @@ class Tasks:
     def fill(
         self,
         slot: int,
-        style: Style,
+        transaction_version: TransactionVersion,
         rows: Mapping[tuple[str, int], Sequence[str]],
         timeout_ms: int = 60_000,
         unknown: Collection[tuple[str, int]] = (),
@@ -77,7 +77,7 @@ class Tasks:
         """Write rows by topic and partition in a transaction that stays open.
 
         The coordinator does not know the partitions in `unknown`, so they never get a marker, as if they had lost it. That needs
-        brokers that do not verify partitions, and the explicit style.
+        brokers that do not verify partitions, and `TransactionVersion.EXPLICIT`.
         """
         own, deadline = task_id(self.sink, self.worker, slot), self.client.deadline()
         started = self.brokers.request_coordinators(
@@ -85,18 +85,18 @@ class Tasks:
         )[own]
         assert started.error_code == 0, started
         fencing = ProducerIdAndEpoch(started.producer_id, started.producer_epoch)
-        if style is Style.EXPLICIT:
+        if transaction_version is TransactionVersion.EXPLICIT:
             topics = tuple(AddPartitionsToTxnTopic(topic, (number,)) for topic, number in rows.keys() - set(unknown))
             body = AddPartitionsToTxnRequest(own, *fencing, topics)
             self.brokers.request_coordinators(ADD_PARTITIONS_TO_TXN, {own: body}, deadline, resend=True)
         batches = {TopicPartition(*tp): [batch(*tp, *values)] for tp, values in rows.items()}
-        production = InlineProduce(self.brokers, own, fencing, style, batches, {})
+        production = InlineProduce(self.brokers, own, fencing, transaction_version, batches, {})
         assert production.run(deadline) is None
         spans = tuple(
             Span(each.topic, each.partition, each.first_offset, each.last_offset, len(rows[each.topic_partition]))
             for each in production.spans()
         )
-        return TaskTransaction(own, *fencing, style, spans)
+        return TaskTransaction(own, *fencing, transaction_version, spans)
 
 
 def prepared(handle: WriteHandle, number: int, transaction: TaskTransaction) -> PreparedTask:

@@ -12,17 +12,16 @@ if TYPE_CHECKING:
 
 
 class TaskSettings(NamedTuple):
-    """The settings of a task. `own_memory` is true if the user has not set `buffer.memory`.
+    """The settings of a task. `handle` is set in an exactly-once write that has begun.
 
-    `own_time` is true if the user has not set the transaction timeout. `handle` is set in an exactly-once write that has begun.
     `formats` has the formats of columns, if any. `write_id` identifies this execution of the write in dead letters; it is empty
     without a dead-letter topic.
     """
 
     config: ProducerConfig
     sink: SinkOptions
-    own_memory: bool = False
-    own_time: bool = False
+    buffer_memory_unset: bool = False
+    transaction_timeout_unset: bool = False
     streaming: bool = False
     handle: WriteHandle | None = None
     formats: Formats | None = None

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.exchange import NodeRequest
-from spark_producer.common.cluster import TRANSACTIONS, ProducerIdAndEpoch, Span, Style, TopicPartition, style_at
+from spark_producer.common.cluster import (
+    TRANSACTIONS,
+    ProducerIdAndEpoch,
+    Span,
+    TopicPartition,
+    TransactionVersion,
+    transaction_version_at,
+)
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.exactly_once.cluster import (
     coordinator_state,
@@ -75,8 +82,8 @@ class CommandExecutor:
         self.client = client
         self.sink = sink
         self.brokers = TransactionAdmin(client, sink)
-        self.style = Style.EXPLICIT
-        """The cluster's style of transactions, from `learn_style` or from a write handle."""
+        self.transaction_version = TransactionVersion.EXPLICIT
+        """The cluster's transaction version, from `find_transaction_version` or from a write handle."""
         self.topic = topic
         self._log = ControlLog(self.brokers, topic)
         self._known: ControlTopic | None = None
@@ -95,7 +102,7 @@ class CommandExecutor:
         """The offsets of the inline rows that `WriteControl` has written last."""
 
     def prepare(self, *, make: bool = False) -> None:
-        """Find the style of transactions, and create or check the control topic. Both may change between writes.
+        """Find the transaction version, and create or check the control topic. Both may change between writes.
 
         With `make` the topic is created even if the sink has committed writes in another one.
 
@@ -108,11 +115,11 @@ class CommandExecutor:
             calls = [NodeRequest(None, *versions_request()), NodeRequest(None, *settings_request(self.topic))]
             versions, settings = self.client.request_all(calls, deadline)
             if not isinstance(versions, PyProducerError) and not isinstance(settings, PyProducerError):
-                self.style = style_of(versions)
+                self.transaction_version = transaction_version_of(versions)
                 if not is_gone(settings):
                     self._known = check_settings(self.topic, settings)
                     return
-        self.style = learn_style(self.client, deadline)
+        self.transaction_version = find_transaction_version(self.client, deadline)
         self._known = ensure(self.brokers, self.topic, deadline, (lambda: None) if make else self._refuse_to_forget)
 
     def _refuse_to_forget(self) -> None:
@@ -162,7 +169,11 @@ class CommandExecutor:
                 return Missing(self.topic, response.record) if lacks else response
             case ListOpen(excluding):
                 ids = {each.transactional_id for each in excluding}
-                return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))
+                return Opened(
+                    coordinator_state.open_tasks(
+                        self.brokers, self.transaction_version, deadline, ids, nodes_known=fenced
+                    )
+                )
             case WriteControl():
                 return self._write(command, deadline)
             case Vote(transactions, held):
@@ -185,7 +196,7 @@ class CommandExecutor:
         inline = self._inline if command.inline else {}
         if set(inline) != set(command.record.inline if command.inline else ()):
             raise IllegalState("the rows to write are not in the partitions that the control record names")
-        write = ControlWrite(self.brokers, self.topic, self.style, command, deadline)
+        write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
         response = write.run(inline, self._largest_part(command.record, deadline))
         if inline:
             counts = {tp: sum(batch.records for batch in batches) for tp, batches in inline.items()}
@@ -250,13 +261,13 @@ class CommandExecutor:
         return MarkersLost(lost, seen.record) if lost else Found(seen.record)
 
 
-def learn_style(client: BlockingClient, deadline: float) -> Style:
-    """Return the cluster's style of transactions, by its finalized features (`style_at`).
+def find_transaction_version(client: BlockingClient, deadline: float) -> TransactionVersion:
+    """Return the cluster's transaction version, by its finalized features (`transaction_version_at`).
 
     Raises:
         ExactlyOnceError: the brokers have no transactions.
     """
-    return style_of(client.request(*versions_request(), deadline=deadline))
+    return transaction_version_of(client.request(*versions_request(), deadline=deadline))
 
 
 def versions_request() -> tuple[AnyApi, ApiVersionsRequest]:
@@ -264,10 +275,10 @@ def versions_request() -> tuple[AnyApi, ApiVersionsRequest]:
     return API_VERSIONS, ApiVersionsRequest("pyproducer", "1")
 
 
-def style_of(response: ApiVersionsResponse) -> Style:
-    """Return the style of a cluster's transactions, from an ApiVersions response.
+def transaction_version_of(response: ApiVersionsResponse) -> TransactionVersion:
+    """Return the transaction version of a cluster, from an ApiVersions response.
 
-    Raises: as `learn_style`.
+    Raises: as `find_transaction_version`.
     """
     offered = {row.api_key: row for row in response.api_keys}
     needed = {
@@ -283,4 +294,4 @@ def style_of(response: ApiVersionsResponse) -> Style:
             "exactlyOnceId rows are written at least once"
         )
     agreed = {row.name: row.max_version_level for row in response.finalized_features}
-    return style_at(agreed.get(TRANSACTIONS, 0))
+    return transaction_version_at(agreed.get(TRANSACTIONS, 0))

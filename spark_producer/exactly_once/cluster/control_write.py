@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
@@ -23,7 +23,7 @@ from spark_producer.exactly_once.cluster.broker_requests import (
 )
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.coordinator_state import describe
-from spark_producer.exactly_once.cluster.end_transactions import END_STYLE
+from spark_producer.exactly_once.cluster.end_transactions import END_TXN_APIS
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, find_uncommittable, producers
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
@@ -51,11 +51,16 @@ class ControlWrite:
     """One transaction of the control id."""
 
     def __init__(
-        self, brokers: TransactionAdmin, topic: str, style: Style, command: WriteControl, deadline: float
+        self,
+        brokers: TransactionAdmin,
+        topic: str,
+        transaction_version: TransactionVersion,
+        command: WriteControl,
+        deadline: float,
     ) -> None:
         self._brokers = brokers
         self._control_tp: TopicPartition = TopicPartition(topic, PARTITION)
-        self._style = style
+        self._transaction_version = transaction_version
         self._fencing = command.fencing
         self._record = command.record
         self._id = control_id(brokers.sink)
@@ -79,7 +84,7 @@ class ControlWrite:
             if response is not None:
                 return response
             produce = InlineProduce(
-                self._brokers, self._id, self._fencing, self._style, batches, {self._control_tp: sequence}
+                self._brokers, self._id, self._fencing, self._transaction_version, batches, {self._control_tp: sequence}
             )
             stop = produce.run(self._deadline)
             failpoint("control.produced")
@@ -106,13 +111,13 @@ class ControlWrite:
         return MarkersLost(lost) if lost else written
 
     def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Indeterminate | None, int]:
-        """Begin the transaction, if its style needs that; return a failure, and the next sequence in the control partition.
+        """Begin the transaction, if its version needs that; return a failure, and the next sequence in the control partition.
 
-        In the explicit style all transactions of one BEGIN have the same epoch, so the sequence continues in the control
-        partition: a batch with a sequence that was used before would be acknowledged, and not written. In the implicit style each
+        With `EXPLICIT` all transactions of one BEGIN have the same epoch, so the sequence continues in the control
+        partition: a batch with a sequence that was used before would be acknowledged, and not written. With `IMPLICIT` each
         transaction has its own epoch.
         """
-        if self._style is Style.IMPLICIT:
+        if self._transaction_version is TransactionVersion.IMPLICIT:
             return None, 0
         stop = self._stop(self._add(partitions), "adding partitions to the transaction")
         return stop, 0 if stop is not None else self._next_sequence()
@@ -152,7 +157,7 @@ class ControlWrite:
         """
         body = EndTxnRequest(self._id, *self._fencing, True)
         postponed: set[str] = set()
-        api, requests = END_STYLE[self._style], {self._id: body}
+        api, requests = END_TXN_APIS[self._transaction_version], {self._id: body}
         response = self._brokers.request_coordinators(api, requests, self._deadline, resend=False, postponed=postponed)[
             self._id
         ]
@@ -163,7 +168,7 @@ class ControlWrite:
             return Indeterminate("the coordinator put the commit off, and then had a newer holder")
         if stop is not None:
             return stop
-        if self._style is Style.EXPLICIT:
+        if self._transaction_version is TransactionVersion.EXPLICIT:
             return ControlWritten(self._fencing)
         if response.producer_id < 0 or response.producer_epoch < 0:
             return Indeterminate("the response to the commit lacks the next epoch")
@@ -174,7 +179,9 @@ class ControlWrite:
         body = EndTxnRequest(self._id, *self._fencing, False)
         deadline = min(self._deadline, self._brokers.client.clock() + ABORT_SECONDS)
         with suppress(PyProducerError):
-            self._brokers.request_coordinators(END_STYLE[self._style], {self._id: body}, deadline, resend=False)
+            self._brokers.request_coordinators(
+                END_TXN_APIS[self._transaction_version], {self._id: body}, deadline, resend=False
+            )
 
     def _fenced_off(self, found: FencedOff) -> FencedOff:
         """Return the result with whether the id has expired or was taken over: the error code may be the same."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from spark_producer.admin.exchange import NodeRequest
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import (
@@ -80,23 +80,27 @@ def describe(
     return found
 
 
-def has_committed(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool:
+def has_committed(
+    state: DescribedTransaction | None, producer_id: int, epoch: int, transaction_version: TransactionVersion
+) -> bool:
     """Return whether a coordinator has committed this transaction, or is about to. A later one of its id has a newer epoch.
 
-    In the implicit style the end of a transaction has the next epoch (KIP-890).
+    With `IMPLICIT` the end of a transaction has the next epoch (KIP-890).
     """
     if state is None or state.producer_id != producer_id:
         return False
-    last = epoch + 1 if style is Style.IMPLICIT else epoch
+    last = epoch + 1 if transaction_version is TransactionVersion.IMPLICIT else epoch
     return epoch <= state.producer_epoch <= last and state.transaction_state in (COMPLETE_COMMIT, PREPARE_COMMIT)
 
 
-def how_ended(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool | None:
+def how_ended(
+    state: DescribedTransaction | None, producer_id: int, epoch: int, transaction_version: TransactionVersion
+) -> bool | None:
     """Return whether a coordinator has committed this transaction; None if it is not the last one of its id.
 
     An abort has the same epoch or the next one, whether the producer, the timeout or a fence caused it.
     """
-    if has_committed(state, producer_id, epoch, style):
+    if has_committed(state, producer_id, epoch, transaction_version):
         return True
     if state is None or state.producer_id != producer_id or state.transaction_state != COMPLETE_ABORT:
         return None
@@ -112,7 +116,7 @@ def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
 
 def open_tasks(
     brokers: TransactionAdmin,
-    style: Style,
+    transaction_version: TransactionVersion,
     deadline: float,
     excluding: Collection[str] = (),
     *,
@@ -129,7 +133,7 @@ def open_tasks(
     ids = {each for each in ids if is_task_of(brokers.sink, each)}
     states = describe(brokers, sorted(ids), deadline) if ids else {}
     return tuple(
-        TaskTransaction(each, row.producer_id, row.producer_epoch, style, ())
+        TaskTransaction(each, row.producer_id, row.producer_epoch, transaction_version, ())
         for each, row in states.items()
         if row is not None and row.transaction_state == ONGOING
     )

@@ -1,11 +1,11 @@
-"""EndTxn for the tasks' transactions: the driver ends thousands at once, by id, epoch and style alone."""
+"""EndTxn for the tasks' transactions: the driver ends thousands at once, by id, epoch and transaction version alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
@@ -21,9 +21,9 @@ from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import END_TXN, Api
 from spark_producer.protocol.messages import EndTxnRequest, EndTxnResponse
 
-END_STYLE: dict[Style, Api[EndTxnRequest, EndTxnResponse]] = {
-    Style.EXPLICIT: END_TXN._replace(max_version=4),
-    Style.IMPLICIT: END_TXN._replace(min_version=5),
+END_TXN_APIS: dict[TransactionVersion, Api[EndTxnRequest, EndTxnResponse]] = {
+    TransactionVersion.EXPLICIT: END_TXN._replace(max_version=4),
+    TransactionVersion.IMPLICIT: END_TXN._replace(min_version=5),
 }
 """A repeated request must have the same version: another one is refused after the first, which would say nothing."""
 
@@ -43,13 +43,17 @@ def end_tasks(
     """
     wait_for_leaders(brokers, transactions, deadline)
     responses: dict[str, Any] = {}
-    for style in Style:
+    for transaction_version in TransactionVersion:
         requests = {
             each.transactional_id: EndTxnRequest(each.transactional_id, each.producer_id, each.epoch, commit)
             for each in transactions
-            if each.style is style
+            if each.transaction_version is transaction_version
         }
-        responses |= brokers.request_coordinators(END_STYLE[style], requests, deadline, resend=True) if requests else {}
+        responses |= (
+            brokers.request_coordinators(END_TXN_APIS[transaction_version], requests, deadline, resend=True)
+            if requests
+            else {}
+        )
     return tuple(_result(brokers, each, responses[each.transactional_id]) for each in transactions)
 
 

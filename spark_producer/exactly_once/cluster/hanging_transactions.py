@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.coordinator_state import (
     COMPLETE_ABORT,
@@ -31,13 +31,13 @@ class HangingTransaction(NamedTuple):
     row: ActiveProducer
     state: DescribedTransaction
 
-    def was_committed(self, style: Style) -> bool:
+    def was_committed(self, transaction_version: TransactionVersion) -> bool:
         """Return whether the coordinator has committed this transaction, by its epoch. Then it is not a dead task's.
 
         The sink's last control record names committed transactions until all partitions have the marker. If it does not name
         this one, it is not the last record of that sink.
         """
-        return has_committed(self.state, self.row.producer_id, self.row.producer_epoch, style)
+        return has_committed(self.state, self.row.producer_id, self.row.producer_epoch, transaction_version)
 
 
 def find_hanging(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from spark_producer.admin.client import MAX_IN_FLIGHT
 from spark_producer.admin.exchange import NodeRequest
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic, format_partitions
@@ -33,9 +33,9 @@ from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.sequence_numbers import add_to_sequence
 from spark_producer.record.transaction_stamp import stamp
 
-PRODUCE_STYLE: dict[Style, Api[ProduceRequest, ProduceResponse]] = {
-    Style.EXPLICIT: PRODUCE._replace(max_version=11),
-    Style.IMPLICIT: PRODUCE._replace(min_version=12),
+PRODUCE_APIS: dict[TransactionVersion, Api[ProduceRequest, ProduceResponse]] = {
+    TransactionVersion.EXPLICIT: PRODUCE._replace(max_version=11),
+    TransactionVersion.IMPLICIT: PRODUCE._replace(min_version=12),
 }
 
 REQUEST_BYTES = 4 << 20
@@ -121,7 +121,7 @@ class InlineProduce:
         brokers: TransactionAdmin,
         transactional_id: str,
         fencing: ProducerIdAndEpoch,
-        style: Style,
+        transaction_version: TransactionVersion,
         batches: Mapping[TopicPartition, Sequence[EncodedBatch]],
         sequences: Mapping[TopicPartition, int],
     ) -> None:
@@ -129,7 +129,7 @@ class InlineProduce:
         self._brokers = brokers
         self._transactional_id = transactional_id
         self._fencing = fencing
-        self._api = PRODUCE_STYLE[style]
+        self._api = PRODUCE_APIS[transaction_version]
         self._queues = {tp: _Queue(some, sequences.get(tp, 0)) for tp, some in batches.items()}
 
     def run(self, deadline: float) -> FencedOff | Indeterminate | None:

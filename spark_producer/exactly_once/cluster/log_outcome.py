@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from spark_producer.admin.exchange import NodeRequest
-from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError, broker_error
@@ -68,7 +68,9 @@ def read_outcomes(
     }
     if confirmed:
         last = {
-            each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in spans[one.transactional_id]
+            each: one.epoch + (one.transaction_version is TransactionVersion.IMPLICIT)
+            for one in ended
+            for each in spans[one.transactional_id]
         }
         for each in confirmed if rows_seen else confirmed - _missing_rows(brokers, confirmed, deadline):
             row = (seen.get(each.topic_partition) or {}).get(each.producer_id)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.names import is_task_of
@@ -209,7 +209,7 @@ def writer_of(value: bytes) -> tuple[int, int] | None:
 
 
 def _row(transaction: TaskTransaction) -> list[Any]:
-    return [*transaction[:3], int(transaction.style), transaction.spans]
+    return [*transaction[:3], int(transaction.transaction_version), transaction.spans]
 
 
 def _check_ids(sink: str, transactions: Sequence[TaskTransaction]) -> None:
@@ -229,12 +229,12 @@ def _transactions(sink: str, rows: Sequence[Any]) -> tuple[TaskTransaction, ...]
 
 
 def _transaction(row: Any) -> TaskTransaction:
-    transactional_id, producer_id, epoch, style, spans = _list(row)
+    transactional_id, producer_id, epoch, transaction_version, spans = _list(row)
     return TaskTransaction(
         _text(transactional_id),
         _number(producer_id),
         _number(epoch, _INT_16),
-        Style(_number(style)),
+        TransactionVersion(_number(transaction_version)),
         tuple(map(_span, _list(spans))),
     )
 

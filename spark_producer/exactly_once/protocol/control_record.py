@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 
 NO_BATCH = -1
 """The number of a write without a number, or of no batch."""
@@ -42,7 +42,7 @@ class TaskTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
-    style: Style
+    transaction_version: TransactionVersion
     spans: tuple[Span, ...]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, TransactionVersion
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, TaskTransaction
 
 
@@ -12,14 +12,13 @@ class WriteHandle(NamedTuple):
     """The handle of one execution, which BEGIN gives to its tasks.
 
     `token` (hex of 16 random bytes) ties their messages together. The commit must have the epoch of `fencing`. `last` is the
-    sink's last control record without its transactions, from which a task knows that its batch is done already. `style` is the
-    cluster's style of transactions.
+    sink's last control record without its transactions, from which a task knows that its batch is done already.
     """
 
     sink: str
     token: str
     fencing: ProducerIdAndEpoch
-    style: Style
+    transaction_version: TransactionVersion
     last: ControlRecord | None
 
 

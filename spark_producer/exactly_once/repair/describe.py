@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from spark_producer.admin import BlockingClient
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
@@ -155,7 +155,7 @@ def describe_sink(brokers: TransactionAdmin, topic: str, more: Collection[TopicP
         raise missing
     log_state = log.read(deadline)
     own = control_id(brokers.sink)
-    tasks = [one.transactional_id for one in open_tasks(brokers, Style.EXPLICIT, deadline)]
+    tasks = [one.transactional_id for one in open_tasks(brokers, TransactionVersion.EXPLICIT, deadline)]
     states = describe(brokers, [own, *tasks], deadline)
     now = brokers.client.now_ms()
     opened = [_opened(row, now) for row in states.values() if row is not None and _is_open(row)]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TopicPartition, TransactionVersion
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
-from spark_producer.exactly_once.cluster.command_executor import learn_style
+from spark_producer.exactly_once.cluster.command_executor import find_transaction_version
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.cluster.coordinator_state import (
     ENDING,
@@ -122,7 +122,7 @@ def find_lost_markers(
     named |= _named_by_undecided(log, log_state)
     own = control_id(brokers.sink)
     dead = find_hanging(brokers, known, named, deadline)
-    style = learn_style(brokers.client, deadline) if dead else Style.EXPLICIT
+    transaction_version = find_transaction_version(brokers.client, deadline) if dead else TransactionVersion.EXPLICIT
     has_all = bool(dead) and _has_last_record(brokers, log_state, own, deadline)
     found = [
         LostMarker(
@@ -131,7 +131,7 @@ def find_lost_markers(
             each.row.producer_epoch,
             each.row.coordinator_epoch,
             each.row.current_txn_start_offset,
-            False if has_all and _was_aborted(log, each, style, own) else None,
+            False if has_all and _was_aborted(log, each, transaction_version, own) else None,
         )
         for each in still_hanging(brokers, dead, deadline, 0)
     ]
@@ -171,7 +171,7 @@ def _has_last_record(brokers: TransactionAdmin, log_state: ControlLogState, own:
     return not is_missing(noted_commit(row), newest, ProducerIdAndEpoch(log_state.producer_id, log_state.end_epoch))
 
 
-def _was_aborted(log: ControlLog, each: HangingTransaction, style: Style, own: str) -> bool:
+def _was_aborted(log: ControlLog, each: HangingTransaction, transaction_version: TransactionVersion, own: str) -> bool:
     """Return whether a transaction that no control record names was certainly aborted.
 
     Inline rows come with a record. If this control topic has no record of that epoch, it may be in another topic, and the
@@ -179,7 +179,7 @@ def _was_aborted(log: ControlLog, each: HangingTransaction, style: Style, own: s
     """
     if each.state.transactional_id == own and not log.wrote(each.row.producer_id, each.row.producer_epoch):
         return False
-    return not each.was_committed(style)
+    return not each.was_committed(transaction_version)
 
 
 def _candidates(log: ControlLog, topic_partition: TopicPartition, log_state: ControlLogState) -> list[_Candidate]:
@@ -253,8 +253,8 @@ def _how_ended(
 ) -> bool | None:
     """Return whether a transaction was committed; None if that is unknown."""
     if candidate.is_pending:
-        style = learn_style(brokers.client, deadline)
-        ended = how_ended(state, candidate.producer_id, candidate.first_epoch, style)
+        transaction_version = find_transaction_version(brokers.client, deadline)
+        ended = how_ended(state, candidate.producer_id, candidate.first_epoch, transaction_version)
         if ended is None and _is_noted(state, candidate):
             return True
         return _pending_outcome(brokers, log, log_state, candidate, deadline) if ended is None else ended
@@ -265,7 +265,7 @@ def _how_ended(
     if len(shown := outcomes & {TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED}) == 1:
         return TransactionOutcome.COMMITTED in shown
     # The logs show no other part of it: it was committed, unless it had timed out before.
-    return how_ended(state, task.producer_id, task.epoch, task.style) is not False
+    return how_ended(state, task.producer_id, task.epoch, task.transaction_version) is not False
 
 
 def _is_noted(state: DescribedTransaction | None, candidate: _Candidate) -> bool:
@@ -303,7 +303,7 @@ def _pending_outcome(
         return TransactionOutcome.COMMITTED in inline
     states = describe(brokers, [one.transactional_id for one in pending.transactions], deadline)
     if any(
-        has_committed(states[one.transactional_id], one.producer_id, one.epoch, one.style)
+        has_committed(states[one.transactional_id], one.producer_id, one.epoch, one.transaction_version)
         for one in pending.transactions
     ):
         return True

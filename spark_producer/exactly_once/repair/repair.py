@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Sequence
 
 from spark_producer.admin.exchange import NodeRequest
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import format_partitions
@@ -185,7 +185,7 @@ def _write_markers(
             f"shown. Nothing was written. Stop its query, and run `pyproducer txn describe {cluster.sink}` again"
         )
     leaders = brokers.leaders([each.topic_partition for each in lost], deadline)
-    epoch_increment = 1 if cluster.style is Style.IMPLICIT else 0
+    epoch_increment = 1 if cluster.transaction_version is TransactionVersion.IMPLICIT else 0
     calls = [
         NodeRequest(
             leaders[each.topic_partition],

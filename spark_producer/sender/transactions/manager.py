@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import cast
 
 from spark_producer.accumulator import ProducerBatch, ProducerIdAndEpoch, RecordAccumulator
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionAborted
 from spark_producer.protocol import Api
 from spark_producer.protocol.messages import ProduceRequest, ProduceResponse
@@ -58,7 +58,7 @@ class TransactionManager:
         self.settings = settings
         self.transactional_id = settings.transactional_id or ""
         self.state = TxnState.UNINITIALIZED
-        self.style = Style.EXPLICIT
+        self.transaction_version = TransactionVersion.EXPLICIT
         self.contents = TransactionPartitions()
         self.number = 0
         """the number of transactions and holds so far; any thread may read it"""
@@ -125,8 +125,8 @@ class TransactionManager:
 
     @property
     def produce_api(self) -> Api[ProduceRequest, ProduceResponse]:
-        """Produce, limited to the versions of the transaction's style."""
-        return self._produce[self.style]
+        """Produce, limited to the API versions of the transaction version."""
+        return self._produce[self.transaction_version]
 
     def next_request(self) -> TxnRequest | None:
         """Return the next request, the most urgent one first; None if there is none."""
@@ -139,7 +139,10 @@ class TransactionManager:
             if contents.waiting:
                 return TxnRequest.ADD_PARTITIONS
             if contents.offsets:
-                added = self.style is Style.IMPLICIT or self.next_offsets().group.group_id in contents.groups
+                added = (
+                    self.transaction_version is TransactionVersion.IMPLICIT
+                    or self.next_offsets().group.group_id in contents.groups
+                )
                 return TxnRequest.COMMIT_OFFSETS if added else TxnRequest.ADD_OFFSETS
         if self._incomplete.idle:
             if state is TxnState.COMMITTING and contents.may_be_open:
@@ -170,7 +173,7 @@ class TransactionManager:
             and not self.contents.may_be_open
             and self.next_request() is None
         ):
-            self.on_end(None, self.style, now)
+            self.on_end(None, self.transaction_version, now)
 
     def set_not_admitted(self, not_admitted: frozenset[TopicPartition]) -> None:
         """Set the partitions whose batches wait to be admitted."""
@@ -178,7 +181,7 @@ class TransactionManager:
         self.contents.waiting = not_admitted - self.contents.admitted if waits else NO_PARTITIONS
 
     def on_produce(self, now: float) -> None:
-        """Record that a Produce request is sent now, which begins the transaction in the implicit style."""
+        """Record that a Produce request is sent now, which begins the transaction with `IMPLICIT`."""
         self.contents.record_start(now)
         self.contents.started = True
 
@@ -239,10 +242,12 @@ class TransactionManager:
         self._finish(operation, error=error)
 
     def _open(self, now: float) -> None:
-        """Begin to send: waiting batches when the coordinator has added their partitions; in the implicit style at once."""
+        """Begin to send waiting batches: with `IMPLICIT` at once, otherwise when the coordinator has added their partitions."""
         self.contents = TransactionPartitions()
         self._move(TxnState.IN_TRANSACTION)
-        self._drainer.admit(self.contents.admitted if self.style is Style.EXPLICIT else None, now)
+        self._drainer.admit(
+            self.contents.admitted if self.transaction_version is TransactionVersion.EXPLICIT else None, now
+        )
 
     def _release(self, now: float) -> None:
         if self.state is TxnState.HELD:
@@ -259,7 +264,7 @@ class TransactionManager:
             self.mark_abortable(PyProducerError("a Produce response lacks the offset of a batch"), now)
             return self.failure
         operation.result = PreparedResult(
-            self.transactional_id, *self.identity, self.style, spans, self.contents.began_at
+            self.transactional_id, *self.identity, self.transaction_version, spans, self.contents.began_at
         )
         self._move(TxnState.PREPARED)
         self._drainer.admit(NO_PARTITIONS, now)
@@ -281,10 +286,10 @@ class TransactionManager:
 
     # --- responses --------------------------------------------------------------------------------------------
 
-    def on_initialized(self, identity: ProducerIdAndEpoch, style: Style, now: float) -> None:
-        """Use the producer id and epoch of a response, and the current style of the cluster."""
+    def on_initialized(self, identity: ProducerIdAndEpoch, transaction_version: TransactionVersion, now: float) -> None:
+        """Use the producer id and epoch of a response, and the current transaction version of the cluster."""
         self._identity.received(*identity)
-        self.style = style
+        self.transaction_version = transaction_version
         if self.state is TxnState.OPENING:
             self._open(now)
         elif self.state is TxnState.INITIALIZING:
@@ -292,7 +297,7 @@ class TransactionManager:
             self._move(TxnState.READY)
             self._finish_operation()
         elif self.state is TxnState.ABORTING and self._fences:
-            self.on_end(None, style, now)
+            self.on_end(None, transaction_version, now)
 
     def on_partitions_added(self, topic_partitions: frozenset[TopicPartition], now: float) -> None:
         """Admit the batches of these partitions, which the coordinator has added."""
@@ -311,16 +316,16 @@ class TransactionManager:
                 self._finish(operation)
                 return
 
-    def on_end(self, identity: ProducerIdAndEpoch | None, style: Style, now: float) -> None:
+    def on_end(self, identity: ProducerIdAndEpoch | None, transaction_version: TransactionVersion, now: float) -> None:
         """Record that the transaction is committed or aborted. `identity` is that of the next one, if EndTxn returns it."""
         committed = self.state is TxnState.COMMITTING
         if self._operation is not None:
             self._operation.committed = committed
-        in_doubt = self.contents.unresolved or self.end_in_doubt or style is not self.style
+        in_doubt = self.contents.unresolved or self.end_in_doubt or transaction_version is not self.transaction_version
         if identity is not None:
             self._identity.received(*identity)
-        bumps_epoch = self.style is Style.EXPLICIT and in_doubt
-        self.style = style
+        bumps_epoch = self.transaction_version is TransactionVersion.EXPLICIT and in_doubt
+        self.transaction_version = transaction_version
         self.contents, self.failure = TransactionPartitions(), None
         self.end_in_doubt = False
         self._drainer.admit(NO_PARTITIONS, now)
@@ -380,7 +385,7 @@ class TransactionManager:
         It is only for ids that no other producer uses, since it would fence a newer one.
         """
         try_abort = self._operation is not None and self._operation.call is TxnCall.TRY_ABORT
-        return try_abort and self.style is Style.EXPLICIT and self.contents.unresolved
+        return try_abort and self.transaction_version is TransactionVersion.EXPLICIT and self.contents.unresolved
 
     # --- details ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerBatch
-from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 from spark_producer.sender.transactions.states import Operation
 
 UNKNOWN_OFFSET = -1
@@ -51,7 +51,7 @@ class PreparedResult(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
-    style: Style
+    transaction_version: TransactionVersion
     spans: tuple[Span, ...]
     began_at: float | None
 
@@ -61,11 +61,11 @@ class TransactionPartitions:
 
     def __init__(self) -> None:
         self.admitted: set[TopicPartition] = set()
-        """the partitions that the coordinator has added (explicit style)"""
+        """the partitions that the coordinator has added (only with `EXPLICIT`)"""
         self.waiting: frozenset[TopicPartition] = frozenset()
-        """the partitions with batches that wait until they are added (explicit style)"""
+        """the partitions with batches that wait until they are added (only with `EXPLICIT`)"""
         self.groups: set[str] = set()
-        """the groups that the coordinator has added (explicit style)"""
+        """the groups that the coordinator has added (only with `EXPLICIT`)"""
         self.offsets: list[Operation] = []
         """the calls whose `GroupOffsets` are not sent yet"""
         self.started = False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerIdAndEpoch
-from spark_producer.common.cluster import TRANSACTIONS, Style, TopicPartition, style_at
+from spark_producer.common.cluster import TRANSACTIONS, TopicPartition, TransactionVersion, transaction_version_at
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ProducerFenced, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
@@ -68,7 +68,7 @@ class InFlightRequest(NamedTuple):
     kind: TxnRequest
     api: AnyApi
     key: CoordinatorKey
-    style: Style
+    transaction_version: TransactionVersion
     about: frozenset[TopicPartition] | GroupOffsets | None = None
 
 
@@ -124,12 +124,12 @@ class TransactionRequestLoop:
         if node is None or has_left or not network.ready(node):
             times.append(now + self._wait_for(node, known, key, network))
             return []
-        style = style_at(network.finalized_level(TRANSACTIONS))
+        transaction_version = transaction_version_at(network.finalized_level(TRANSACTIONS))
         if known is None:
-            self._in_flight = InFlightRequest(TxnRequest.FIND_COORDINATOR, FIND_COORDINATOR, key, style)
+            self._in_flight = InFlightRequest(TxnRequest.FIND_COORDINATOR, FIND_COORDINATOR, key, transaction_version)
             outgoing = requests.ApiRequest(FIND_COORDINATOR, find_coordinator_request(key))
         else:
-            outgoing = self._build(kind, key, style, now)
+            outgoing = self._build(kind, key, transaction_version, now)
         self._manager.busy = True
         return [ClientRequest(node, outgoing.api, outgoing.body, ())]
 
@@ -145,7 +145,9 @@ class TransactionRequestLoop:
             return CoordinatorKey(KeyType.GROUP, self._manager.next_offsets().group.group_id)
         return CoordinatorKey(KeyType.TRANSACTION, self._manager.transactional_id)
 
-    def _build(self, kind: TxnRequest, key: CoordinatorKey, style: Style, now: float) -> requests.ApiRequest:
+    def _build(
+        self, kind: TxnRequest, key: CoordinatorKey, transaction_version: TransactionVersion, now: float
+    ) -> requests.ApiRequest:
         """Return a request, and store it as the one in flight."""
         manager = self._manager
         name, timeout_ms = manager.transactional_id, manager.settings.transaction_timeout_ms
@@ -166,12 +168,12 @@ class TransactionRequestLoop:
         elif kind is TxnRequest.COMMIT_OFFSETS:
             contents.record_start(now)
             about = manager.next_offsets()
-            outgoing = requests.commit_offsets(name, identity, about, manager.style)
+            outgoing = requests.commit_offsets(name, identity, about, manager.transaction_version)
         else:
             if kind is TxnRequest.COMMIT:
                 manager.seal(now)
-            outgoing = requests.end(name, identity, manager.style, commit=kind is TxnRequest.COMMIT)
-        self._in_flight = InFlightRequest(kind, outgoing.api, key, style, about)
+            outgoing = requests.end(name, identity, manager.transaction_version, commit=kind is TxnRequest.COMMIT)
+        self._in_flight = InFlightRequest(kind, outgoing.api, key, transaction_version, about)
         return outgoing
 
     # --- responses ----------------------------------------------------------------------------------------------------
@@ -249,7 +251,9 @@ class TransactionRequestLoop:
     def _done(self, request: InFlightRequest, body: object, now: float) -> None:
         manager, about = self._manager, request.about
         if isinstance(body, InitProducerIdResponse):
-            manager.on_initialized(ProducerIdAndEpoch(body.producer_id, body.producer_epoch), request.style, now)
+            manager.on_initialized(
+                ProducerIdAndEpoch(body.producer_id, body.producer_epoch), request.transaction_version, now
+            )
         elif isinstance(body, AddPartitionsToTxnResponse):
             assert isinstance(about, frozenset)
             manager.on_partitions_added(about, now)
@@ -261,8 +265,8 @@ class TransactionRequestLoop:
             assert isinstance(about, GroupOffsets)
             manager.on_offsets_committed(about)
         elif isinstance(body, EndTxnResponse):
-            given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
-            manager.on_end(given, request.style, now)
+            successor = ProducerIdAndEpoch(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
+            manager.on_end(successor, request.transaction_version, now)
 
     def _on_error(self, request: InFlightRequest, code: int, partition: str, action: ErrorAction, now: float) -> None:
         manager = self._manager

@@ -1,4 +1,4 @@
-"""Builds the request messages of a transaction, each with its API for the style of the transaction."""
+"""Builds the request messages of a transaction, each with the API versions of the transaction version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from spark_producer.accumulator import NO_IDENTITY, ProducerIdAndEpoch
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.protocol import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -43,28 +43,33 @@ APIS = frozenset(
 
 RAISE_EPOCH = INIT_PRODUCER_ID._replace(name="InitProducerId with the epoch in use (KIP-360)", min_version=3)
 END = {
-    Style.EXPLICIT: END_TXN._replace(max_version=4),
-    Style.IMPLICIT: END_TXN._replace(name="EndTxn of transaction.version 2", min_version=5),
+    TransactionVersion.EXPLICIT: END_TXN._replace(max_version=4),
+    TransactionVersion.IMPLICIT: END_TXN._replace(name="EndTxn of transaction.version 2", min_version=5),
 }
 COMMIT_OFFSETS = {
-    Style.EXPLICIT: TXN_OFFSET_COMMIT._replace(max_version=4),
-    Style.IMPLICIT: TXN_OFFSET_COMMIT._replace(name="TxnOffsetCommit of transaction.version 2", min_version=5),
+    TransactionVersion.EXPLICIT: TXN_OFFSET_COMMIT._replace(max_version=4),
+    TransactionVersion.IMPLICIT: TXN_OFFSET_COMMIT._replace(
+        name="TxnOffsetCommit of transaction.version 2", min_version=5
+    ),
 }
-"""A transaction never mixes styles: brokers choose their rules by the version of each request (KIP-890)."""
+"""The APIs of each transaction version. A transaction never mixes them, since brokers choose
+their rules by the version of each request (KIP-890)."""
 
 
 class ApiRequest(NamedTuple):
-    """A request: its API, limited to the versions of the style, and its message."""
+    """A request: its API, limited to the API versions of the transaction version, and its message."""
 
     api: AnyApi
     body: tuple[object, ...]
 
 
-def produce_apis(produce: Api[ProduceRequest, ProduceResponse]) -> dict[Style, Api[ProduceRequest, ProduceResponse]]:
-    """Return `produce`, limited to the versions of each style."""
+def produce_apis(
+    produce: Api[ProduceRequest, ProduceResponse],
+) -> dict[TransactionVersion, Api[ProduceRequest, ProduceResponse]]:
+    """Return `produce`, limited to the API versions of each transaction version."""
     return {
-        Style.EXPLICIT: produce._replace(max_version=EXPLICIT_PRODUCE),
-        Style.IMPLICIT: produce._replace(
+        TransactionVersion.EXPLICIT: produce._replace(max_version=EXPLICIT_PRODUCE),
+        TransactionVersion.IMPLICIT: produce._replace(
             name="Produce of transaction.version 2", min_version=max(produce.min_version, EXPLICIT_PRODUCE + 1)
         ),
     }
@@ -93,7 +98,10 @@ def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: s
 
 
 def commit_offsets(
-    transactional_id: str, identity: ProducerIdAndEpoch, group_offsets: GroupOffsets, style: Style
+    transactional_id: str,
+    identity: ProducerIdAndEpoch,
+    group_offsets: GroupOffsets,
+    transaction_version: TransactionVersion,
 ) -> ApiRequest:
     """Return the request that commits offsets of a group with the transaction."""
     by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
@@ -104,9 +112,11 @@ def commit_offsets(
     body = TxnOffsetCommitRequest(
         transactional_id, group.group_id, *identity, group.generation_id, group.member_id, group.group_instance_id, topics
     )  # fmt: skip
-    return ApiRequest(COMMIT_OFFSETS[style], body)
+    return ApiRequest(COMMIT_OFFSETS[transaction_version], body)
 
 
-def end(transactional_id: str, identity: ProducerIdAndEpoch, style: Style, *, commit: bool) -> ApiRequest:
+def end(
+    transactional_id: str, identity: ProducerIdAndEpoch, transaction_version: TransactionVersion, *, commit: bool
+) -> ApiRequest:
     """Return the request that ends the transaction."""
-    return ApiRequest(END[style], EndTxnRequest(transactional_id, *identity, commit))
+    return ApiRequest(END[transaction_version], EndTxnRequest(transactional_id, *identity, commit))

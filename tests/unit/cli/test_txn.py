@@ -11,7 +11,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import control_id
@@ -78,7 +78,7 @@ def committed(sink: SinkSettings) -> WriteHandle:
 
 def test_a_sink_whose_first_write_is_open_is_listed_and_described(sink: SinkSettings, tasks: Tasks, txn: Txn) -> None:
     """It was not listed, as though nothing held readers back."""
-    left = tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
+    left = tasks.fill(0, driver.begin(sink).transaction_version, {(TOPIC, 0): ["never"]})
     assert txn("list") == (0, f"{SINK}  {NO_BATCH}  open: 1\n    {left.transactional_id}\n")
     code, shown = txn("describe", SINK)
     assert code == 0
@@ -90,7 +90,7 @@ def test_a_sink_whose_first_write_is_open_is_listed_and_described(sink: SinkSett
 
 
 def test_open_transactions_are_listed_although_there_is_no_control_topic(tasks: Tasks, txn: Txn) -> None:
-    left = tasks.fill(0, Style.EXPLICIT, {(TOPIC, 0): ["never"]})
+    left = tasks.fill(0, TransactionVersion.EXPLICIT, {(TOPIC, 0): ["never"]})
     code, shown = txn("list")
     assert code == 1
     first, second, last = shown.splitlines()
@@ -148,7 +148,7 @@ def test_who_holds_the_readers_of_a_topic_is_shown_without_a_sink(
     tasks: Tasks, txn: Txn, stranger: ConfluentProducer
 ) -> None:
     """No control topic is needed for it, either."""
-    left = tasks.fill(0, Style.EXPLICIT, {(TOPIC, 1): ["never"]})
+    left = tasks.fill(0, TransactionVersion.EXPLICIT, {(TOPIC, 1): ["never"]})
     code, shown = txn("describe", "--topic", TOPIC)
     assert code == 0
     assert f"readers of {TOPIC}-0 are blocked at offset 0; the log ends at 1" in shown
@@ -167,7 +167,7 @@ def test_a_topic_without_blocked_readers(txn: Txn) -> None:
 
 def test_resolve_says_whether_anything_was_left_open(sink: SinkSettings, tasks: Tasks, txn: Txn) -> None:
     """The second time it said, too, that what was left open is aborted."""
-    tasks.fill(0, committed(sink).style, {(TOPIC, 0): ["never"]})
+    tasks.fill(0, committed(sink).transaction_version, {(TOPIC, 0): ["never"]})
     assert txn("resolve", SINK, "--yes")[1].endswith("\n    the transactions that were left open are aborted\n")
     code, shown = txn("resolve", SINK, "--yes")
     assert code == 0
@@ -186,7 +186,7 @@ def test_accept_difference_says_what_is_forgotten(sink: SinkSettings, txn: Txn) 
 def test_accept_difference_before_any_batch_says_that_there_is_nothing_to_forget(
     sink: SinkSettings, tasks: Tasks, txn: Txn
 ) -> None:
-    tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
+    tasks.fill(0, driver.begin(sink).transaction_version, {(TOPIC, 0): ["never"]})
     code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
     assert code == 0
     assert shown.endswith("are aborted\n    there is no batch whose row count could be forgotten\n")

@@ -17,8 +17,8 @@ def checked(options: Mapping[str, object] | None = None, *, streaming: bool = Tr
     """Check options of the sink; underscores stand for dots."""
     given = {name.replace("_", "."): value for name, value in {**(options or {}), **more}.items()}
     config, sink = parse_options(SERVERS | given)
-    own_time = "kafka.transaction.timeout.ms" not in given
-    check_exactly_once(config, sink, streaming=streaming, own_time=own_time)
+    transaction_timeout_unset = "kafka.transaction.timeout.ms" not in given
+    check_exactly_once(config, sink, streaming=streaming, transaction_timeout_unset=transaction_timeout_unset)
 
 
 @pytest.mark.parametrize("name", ["orders", "0", "a.b_c-D9", "x" * 100])

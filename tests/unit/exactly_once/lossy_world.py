@@ -42,7 +42,9 @@ class World:
 
     def fill(self, slot: int, *rows: tuple[int, str]) -> TaskTransaction:
         """A task writes a row into each partition."""
-        return self.tasks.fill(slot, self.handle.style, {("rows", partition): [row] for partition, row in rows})
+        return self.tasks.fill(
+            slot, self.handle.transaction_version, {("rows", partition): [row] for partition, row in rows}
+        )
 
     def lose(self, transaction: TaskTransaction | str, tp: TopicPartition = ZERO) -> None:
         """Let a partition not get the markers of an id, until `lossy` is cleared."""

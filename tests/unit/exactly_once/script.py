@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TransactionVersion
 from spark_producer.exactly_once.protocol.commands import Command, Result
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import (
@@ -31,7 +31,9 @@ HELD, NEWER, NEWEST = ProducerIdAndEpoch(7, 1), ProducerIdAndEpoch(7, 2), Produc
 
 def task(number: int, epoch: int = 0) -> TaskTransaction:
     """The transaction of one task, which has written two records to its own partition of topic t."""
-    return TaskTransaction(f"p.{SINK}.w.{number}", 100 + number, epoch, Style.EXPLICIT, (Span("t", number, 10, 11, 2),))
+    return TaskTransaction(
+        f"p.{SINK}.w.{number}", 100 + number, epoch, TransactionVersion.EXPLICIT, (Span("t", number, 10, 11, 2),)
+    )
 
 
 ONE, TWO = task(1), task(2)
@@ -44,7 +46,7 @@ def record(status: Status, batch: int = 5, token: str = TOKEN, *transactions: Ta
 
 def handle(last: ControlRecord | None = None) -> WriteHandle:
     """What BEGIN gave to the tasks."""
-    return WriteHandle(SINK, TOKEN, HELD, Style.EXPLICIT, last)
+    return WriteHandle(SINK, TOKEN, HELD, TransactionVersion.EXPLICIT, last)
 
 
 def prepared(transaction: TaskTransaction, batch: int = 5, of: WriteHandle | None = None) -> PreparedTask:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, TransactionVersion
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import coordinator_state, fencing
@@ -51,7 +51,7 @@ def test_transactions_that_were_not_requested_are_not_orphans(client: ScriptedCl
     listed = tuple(messages.ListedTransaction(each, 5, "Ongoing") for each in (OWN, NEIGHBOUR, "payments"))
     client.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse(transaction_states=listed))
     client.answers(DESCRIBE_TRANSACTIONS, all_open(NEIGHBOUR, OWN, "payments", control_id("orders")))
-    found = coordinator_state.open_tasks(brokers_of(client), Style.EXPLICIT, client.deadline())
+    found = coordinator_state.open_tasks(brokers_of(client), TransactionVersion.EXPLICIT, client.deadline())
     assert [each.transactional_id for each in found] == [OWN]
 
 
@@ -76,7 +76,9 @@ def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient)
     client.answers(END_TXN, messages.EndTxnResponse(0, 0, -1, -1))
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t")
     command = WriteControl(ProducerIdAndEpoch(7, 3), record)
-    answer = ControlWrite(brokers_of(client), "commits", Style.IMPLICIT, command, client.deadline()).run({}, 4096)
+    answer = ControlWrite(brokers_of(client), "commits", TransactionVersion.IMPLICIT, command, client.deadline()).run(
+        {}, 4096
+    )
     assert isinstance(answer, Indeterminate)
 
 
@@ -85,7 +87,7 @@ def test_messages_of_another_sink_are_not_committed(client: ScriptedClient, monk
     client.close = lambda: None  # type: ignore[attr-defined]
     cluster = CommandExecutor(cast("Any", client), "orders", "commits")
     monkeypatch.setattr(driver, "_open", [(sink, cluster)])
-    handle = WriteHandle("orders.eu", "t", ProducerIdAndEpoch(7, 3), Style.EXPLICIT, None)
+    handle = WriteHandle("orders.eu", "t", ProducerIdAndEpoch(7, 3), TransactionVersion.EXPLICIT, None)
     for outcome in (InlineRows(handle, "q", 0, (), 0), Skipped(handle, "q", 0, 0)):
         monkeypatch.setattr(driver, "_open", [(sink, cluster)])
         with pytest.raises(ExactlyOnceError, match=r"are of sink 'orders\.eu'"):

@@ -35,7 +35,7 @@ def write_rows(
 
     with monkeypatch.context() as patch:
         patch.setattr(filled_tasks, "batch", forged)
-        one = stranger.fill(0, world.handle.style, {CONTROL: ["x"] * len(rows)})
+        one = stranger.fill(0, world.handle.transaction_version, {CONTROL: ["x"] * len(rows)})
     if commit:
         end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
     stranger.close()
@@ -48,7 +48,9 @@ def test_no_commit_takes_rows_for_a_control_topic(world: World, large: bool, top
     if topic == "the default":
         world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
         world.handle = driver.begin(world.sink)
-    reported = world.tasks.fill(0, world.handle.style, {CONTROL: ["x"]}) if large else batch(*CONTROL, "x")
+    reported = (
+        world.tasks.fill(0, world.handle.transaction_version, {CONTROL: ["x"]}) if large else batch(*CONTROL, "x")
+    )
     with pytest.raises(ExactlyOnceError, match=r"is for control records.*Nothing is committed"):
         world.commit(0, batch(*ZERO, "a"), reported)
     if large:

@@ -120,7 +120,7 @@ def test_people_may_mend_what_timed_out_before_the_next_driver_comes(
 def test_a_marker_after_a_foreign_open_transaction_is_found(world: World) -> None:
     """Readers stand before it, and do not see the rows yet. They are committed all the same."""
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    held = stranger.fill(0, world.handle.style, {ZERO: ["stranger"]})
+    held = stranger.fill(0, world.handle.transaction_version, {ZERO: ["stranger"]})
     world.lose(control_id(SINK), CONTROL)
     world.commit_in_vain(batch(*ZERO, "a"))
     world.begin_in_vain()  # the coordinator forgets how it ended
@@ -174,7 +174,7 @@ def test_a_record_of_txn_resolve_that_loses_its_marker_is_valid(
 
 def test_a_stranger_in_the_control_topic_changes_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    one: TaskTransaction = stranger.fill(0, world.handle.style, {CONTROL: ["strange"]})
+    one: TaskTransaction = stranger.fill(0, world.handle.transaction_version, {CONTROL: ["strange"]})
     end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
     stranger.close()
     world.commit(0, world.fill(0, (0, "a")))
@@ -231,7 +231,7 @@ def test_repair_assumes_an_outcome_if_it_is_unknown(
 ) -> None:
     """The rows never came to a partition that has others, and does not know the sink's producer."""
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    other = stranger.fill(0, world.handle.style, {ZERO: ["of another"]})
+    other = stranger.fill(0, world.handle.transaction_version, {ZERO: ["of another"]})
     end_tasks(stranger.brokers, [other], commit=True, deadline=stranger.client.deadline())
     stranger.close()
     world.die_before_the_commit(0, batch(*ZERO, "a"), without=ZERO)

@@ -188,7 +188,9 @@ def test_the_abort_of_a_later_transaction_of_an_id_is_not_that_of_what_was_commi
 def write_as_a_stranger(world: World) -> None:
     """A row in each partition, where those of the sink were in a topic of the same name."""
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    one = stranger.fill(0, world.handle.style, {("rows", partition): ["strange"] for partition in range(2)})
+    one = stranger.fill(
+        0, world.handle.transaction_version, {("rows", partition): ["strange"] for partition in range(2)}
+    )
     end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
     stranger.close()
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from spark_producer.admin import BlockingClient
-from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TransactionVersion
 from spark_producer.errors import UnsupportedVersion
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.names import control_id
@@ -17,7 +17,7 @@ from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, L
 from tests.unit.exactly_once.scripted_brokers import NOW_MS, ScriptedClient
 
 OURS = ProducerIdAndEpoch(7, 3)
-TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, Style.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
+TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, TransactionVersion.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "CompleteAbort"])

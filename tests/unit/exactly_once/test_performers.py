@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, KafkaTimeout, PyProducerError, UnsupportedVersion
 from spark_producer.exactly_once.cluster import end_transactions, fencing, precommit_check
@@ -43,7 +43,7 @@ from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, TIMEOUT_S, Sc
 ROWS = TopicPartition("rows", 0)
 CONTROL = TopicPartition("commits", 0)
 OURS = ProducerIdAndEpoch(7, 3)
-TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, Style.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
+TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, TransactionVersion.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
 RECORD = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), ())
 
 
@@ -148,7 +148,7 @@ def added(**codes: int) -> messages.AddPartitionsToTxnResponse:
     return messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 
-def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, reported: bool = False, **more: int) -> Any:
+def write(client: ScriptedClient, level: int = 1, *, reported: bool = False, **more: int) -> Any:
     """Leaders say that the transaction is open as the log has it, unless a script says otherwise."""
     client.scripts.setdefault(ADD_PARTITIONS_TO_TXN.name, lambda _: added(rows=0, commits=0))
     log = client.scripts.get(PRODUCE.name)
@@ -162,7 +162,7 @@ def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, reported: bo
 
         client.scripts[DESCRIBE_PRODUCERS.name] = producers
     command = WriteControl(OURS, RECORD._replace(inline=(ROWS,)), inline=True)
-    written = ControlWrite(brokers_of(client), CONTROL[0], style, command, client.deadline())
+    written = ControlWrite(brokers_of(client), CONTROL[0], TransactionVersion(level), command, client.deadline())
     return written.run({ROWS: batches(ROWS, 1)}, 4096)
 
 
@@ -271,7 +271,7 @@ def test_a_newer_holder_after_a_postponed_commit_proves_nothing(client: Scripted
 def test_the_implicit_style_takes_its_next_epoch_from_the_answer_and_adds_no_partitions(client: ScriptedClient) -> None:
     client.scripts[PRODUCE.name] = Log()
     client.answers(END_TXN, ended(0, 7, 4))
-    assert write(client, Style.IMPLICIT) == ControlWritten(ProducerIdAndEpoch(7, 4))
+    assert write(client, level=2) == ControlWritten(ProducerIdAndEpoch(7, 4))
     assert client.bodies(ADD_PARTITIONS_TO_TXN) == []
 
 

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 from spark_producer.errors import IllegalState, TransactionAbortable
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, read_header
 from spark_producer.sender.transactions.partitions import PreparedResult
@@ -69,12 +69,12 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
 @pytest.mark.parametrize("implicit", [False, True])
 def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_is_in_it(implicit: bool) -> None:
     made = held(implicit=implicit)
-    style = Style.IMPLICIT if implicit else Style.EXPLICIT
+    transaction_version = TransactionVersion.IMPLICIT if implicit else TransactionVersion.EXPLICIT
     made.do(TxnCall.RELEASE)
     began = made.made.now
     first = prepared(made)
     assert first == PreparedResult(
-        TID, 77, 0, style, (Span(TOPIC, 0, 0, 1, 2), Span(TOPIC, 2, 0, 0, 1)), first.began_at
+        TID, 77, 0, transaction_version, (Span(TOPIC, 0, 0, 1, 2), Span(TOPIC, 2, 0, 0, 1)), first.began_at
     )
     assert first.began_at == began
     assert made.state is TxnState.PREPARED

@@ -276,7 +276,7 @@ def test_tm19_a_producer_with_an_old_epoch_may_abort_and_is_told_what_that_will_
         made.run()
         told = made.do(TxnCall.COMMIT).error
         assert isinstance(told, TransactionAbortable)
-        assert "transaction.timeout.ms; abort_transaction() shows which" in str(told)
+        assert "transaction.timeout.ms passed; abort_transaction() shows which" in str(told)
         made.script["abort"] = [code]
         assert isinstance(made.do(TxnCall.ABORT).error, ProducerFenced) == bool(code)
         assert made.state is state

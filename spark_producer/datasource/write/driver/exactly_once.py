@@ -50,7 +50,7 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
         ExactlyOnceError: a person must first decide about an earlier write; or a newer driver has taken over.
         BrokerError, KafkaTimeout: the brokers refuse, or do not answer; the message names a right that is missing.
     """
-    if settings.own_time:
+    if settings.transaction_timeout_unset:
         config = dataclasses.replace(
             settings.config, transaction_timeout_ms=max_transaction_timeout_ms(settings.config)
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, TransactionVersion
 from spark_producer.common.escape import escaping_logger
 from spark_producer.common.failpoints import failpoint
 from spark_producer.config import ProducerConfig
@@ -127,7 +127,11 @@ def _report(
     prepared = writer.prepare()
     spans = tuple(Span(*span) for span in prepared.spans)
     transaction = TaskTransaction(
-        prepared.transactional_id, prepared.producer_id, prepared.epoch, Style(prepared.style), spans
+        prepared.transactional_id,
+        prepared.producer_id,
+        prepared.epoch,
+        TransactionVersion(prepared.transaction_version),
+        spans,
     )
     parts = parts_of(writer.producer)
     outcome = PreparedTask(handle, query, batch, transaction, prepared.started_ms, writer.rows, origin, hashed.content)

@@ -100,7 +100,7 @@ def _write_at_least_once(
 
 def worker_config(settings: TaskSettings) -> ProducerConfig:
     """Return the configuration as a task uses it: with the memory that its worker can have, unless that was set."""
-    context = TaskContext.get() if settings.own_memory else None
+    context = TaskContext.get() if settings.buffer_memory_unset else None
     if context is None:
         return settings.config
     return dataclasses.replace(settings.config, buffer_memory=default_buffer_memory(context.getLocalProperty))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, TransactionVersion
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster import coordinator_state
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
@@ -100,7 +100,9 @@ def test_a_process_without_begin_requests_the_maximum_bytes_of_a_part(tasks: int
     client.answers(END_TXN, ended())
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit")
     many = tuple(
-        TaskTransaction(task_id("orders", "a" * 32, each), each, 1, Style.EXPLICIT, (Span("rows", each, 0, 1, 2),))
+        TaskTransaction(
+            task_id("orders", "a" * 32, each), each, 1, TransactionVersion.EXPLICIT, (Span("rows", each, 0, 1, 2),)
+        )
         for each in range(tasks)
     )
     cluster = CommandExecutor(cast("Any", client), "orders", CONTROL[0])
@@ -122,5 +124,5 @@ def test_a_broker_that_has_joined_is_asked_what_is_open_there() -> None:
     assert brokers.nodes(client.deadline()) == [1]
     client.pause(1)
     client.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse())
-    assert coordinator_state.open_tasks(brokers, Style.EXPLICIT, client.deadline()) == ()
+    assert coordinator_state.open_tasks(brokers, TransactionVersion.EXPLICIT, client.deadline()) == ()
     assert [node for name, node, _ in client.sent if name == LIST_TRANSACTIONS.name] == [1, 2]

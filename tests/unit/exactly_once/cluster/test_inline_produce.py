@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import TransactionVersion
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
@@ -26,7 +26,7 @@ def client() -> ScriptedClient:
 
 def produce(client: ScriptedClient, log: Callable[[Any], Any], count: int) -> Any:
     client.scripts[PRODUCE.name] = log
-    made = InlineProduce(brokers_of(client), "id", OURS, Style.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
+    made = InlineProduce(brokers_of(client), "id", OURS, TransactionVersion.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
     return made.run(client.deadline())
 
 

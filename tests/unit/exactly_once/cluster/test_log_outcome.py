@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, TransactionVersion
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER_S, RetryUntil, TransactionAdmin
 from spark_producer.exactly_once.cluster.log_outcome import _await_marker_after, read_outcomes
@@ -83,7 +83,9 @@ def test_replicas_that_do_not_come_are_named() -> None:
         _await_marker_after(cast(TransactionAdmin, Leader(late=10_000)), SPAN, 5.0)
 
 
-TASK = TaskTransaction("pyproducer.orders.00.0", PRODUCER, 1, Style.EXPLICIT, (Span("orders", 0, 5, 6, 2),))
+TASK = TaskTransaction(
+    "pyproducer.orders.00.0", PRODUCER, 1, TransactionVersion.EXPLICIT, (Span("orders", 0, 5, 6, 2),)
+)
 
 
 def looking(start: int, end: int) -> tuple[ScriptedClient, TransactionOutcome]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.record_json import MAX_BYTES, decode, encode, key_of
 from spark_producer.exactly_once.names import control_id, task_id
@@ -22,7 +22,11 @@ RECORD = ControlRecord(
     7,
     6,
     "0f" * 16,
-    (TaskTransaction(task_id("orders", "a" * 32, 0), 4, 1, Style.IMPLICIT, (Span("rows", 2, 10, 19, 10),)),),
+    (
+        TaskTransaction(
+            task_id("orders", "a" * 32, 0), 4, 1, TransactionVersion.IMPLICIT, (Span("rows", 2, 10, 19, 10),)
+        ),
+    ),
     (TopicPartition("small", 0), TopicPartition("small", 3)),
     rows=13,
     done_rows=90,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, TransactionVersion
 from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
@@ -15,7 +15,9 @@ from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, m
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import CONTROL, OURS, ROWS, described, producing
 
-TASK = TaskTransaction(f"pyproducer.orders.{'0' * 32}.0", OURS.producer_id, 3, Style.EXPLICIT, (Span(*ROWS, 5, 6, 2),))
+TASK = TaskTransaction(
+    f"pyproducer.orders.{'0' * 32}.0", OURS.producer_id, 3, TransactionVersion.EXPLICIT, (Span(*ROWS, 5, 6, 2),)
+)
 DECIDED = ControlRecord("orders", "q", Status.COMMITTING, 0, -1, "t", (TASK,))
 INLINE = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), (ROWS,))
 

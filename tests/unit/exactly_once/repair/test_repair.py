@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.common.cluster import Style, TopicPartition
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog
@@ -28,7 +28,7 @@ class Repair:
         self.client.leaders = {KNOWN.topic_partition: 1, UNKNOWN.topic_partition: 2}
         self.client.answers(WRITE_TXN_MARKERS, messages.WriteTxnMarkersResponse(()))
         self.cluster = CommandExecutor(cast("Any", self.client), "orders", "commits")
-        self.cluster.style = Style.IMPLICIT
+        self.cluster.transaction_version = TransactionVersion.IMPLICIT
         self.looked: list[Any] = []
         monkeypatch.setattr(CommandExecutor, "prepare", lambda _: None)
         monkeypatch.setattr(ControlLog, "read", lambda *_: None)

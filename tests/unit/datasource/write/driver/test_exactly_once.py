@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TransactionVersion
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.write.driver import transaction_timeout
 from spark_producer.datasource.write.driver.commit import TaskReport
@@ -34,14 +34,14 @@ from spark_producer.exactly_once.protocol.task_messages import (
 )
 from spark_producer.metrics import OffsetRange, WriteReport
 
-TICKET = WriteHandle("orders", "cd" * 16, ProducerIdAndEpoch(1, 5), Style.IMPLICIT, None)
+TICKET = WriteHandle("orders", "cd" * 16, ProducerIdAndEpoch(1, 5), TransactionVersion.IMPLICIT, None)
 NOTHING = WriteReport({})
 INLINE = TaskReport(NOTHING, outcome=InlineRows(TICKET, "q1", 4, (EncodedBatch("t", 0, 3, b"x" * 90),), 3))
 SPAN = Span("t", 1, 20, 29, 10)
 PREPARED = TaskReport(
     WriteReport({("t", 1): OffsetRange(20, 29, 10)}, 10, 1000, 1, 1),
     outcome=PreparedTask(
-        TICKET, "q1", 4, TaskTransaction("pyproducer.orders.x.0", 7, 0, Style.IMPLICIT, (SPAN,)), 1, 10
+        TICKET, "q1", 4, TaskTransaction("pyproducer.orders.x.0", 7, 0, TransactionVersion.IMPLICIT, (SPAN,)), 1, 10
     ),
 )
 SKIPPED = TaskReport(NOTHING, outcome=Skipped(TICKET, "q1", 4, 13))
@@ -91,7 +91,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 def settings(**options: Any) -> TaskSettings:
     config = producer_config({"bootstrap.servers": "localhost:1", "max.block.ms": 7000})
     sink = SinkOptions(topic="t", exactly_once_id="orders", exactly_once_control_topic="commits")
-    return TaskSettings(config, sink, own_time=True, streaming=True)._replace(**options)
+    return TaskSettings(config, sink, transaction_timeout_unset=True, streaming=True)._replace(**options)
 
 
 def test_a_writer_begins_when_it_is_pickled_first_and_only_then(steps: Steps) -> None:
@@ -110,7 +110,7 @@ def test_a_writer_begins_when_it_is_pickled_first_and_only_then(steps: Steps) ->
 
 def test_the_time_of_a_transaction_is_the_brokers_unless_it_was_set(steps: Steps) -> None:
     for own, milliseconds in ((True, 600_000), (False, 60_000)):
-        writer = BatchWriter(settings(own_time=own))
+        writer = BatchWriter(settings(transaction_timeout_unset=own))
         pickle.dumps(writer)
         assert writer.settings.config.transaction_timeout_ms == milliseconds
 
@@ -118,7 +118,7 @@ def test_the_time_of_a_transaction_is_the_brokers_unless_it_was_set(steps: Steps
 def test_a_time_that_brokers_do_not_allow_is_refused_before_any_task(steps: Steps) -> None:
     config = producer_config({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 600_001})
     with pytest.raises(ConfigError, match=r"600001, and the brokers allow at most 600000 \(transaction\.max"):
-        CloudPickleSerializer().dumps(BatchWriter(settings(config=config, own_time=False)))  # type: ignore[no-untyped-call]
+        CloudPickleSerializer().dumps(BatchWriter(settings(config=config, transaction_timeout_unset=False)))  # type: ignore[no-untyped-call]
     assert steps.calls == []
 
 

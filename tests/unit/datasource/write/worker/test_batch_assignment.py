@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, TransactionVersion
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.write.worker.batch_assignment import BatchAssignment, SparkTaskInfo, check_admission
 from spark_producer.errors import ConfigError, ExactlyOnceError
@@ -14,7 +14,7 @@ from spark_producer.exactly_once.protocol.task_messages import WriteHandle
 
 def handle(query: str | None = None, last_done: int = NO_BATCH, status: Status = Status.DONE) -> WriteHandle:
     last = ControlRecord("orders", query, status, max(last_done, 0), last_done, "ab" * 16)
-    return WriteHandle("orders", "cd" * 16, ProducerIdAndEpoch(1, 5), Style.IMPLICIT, last)
+    return WriteHandle("orders", "cd" * 16, ProducerIdAndEpoch(1, 5), TransactionVersion.IMPLICIT, last)
 
 
 NEW = handle()._replace(last=None)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from spark_producer.common.cluster import ProducerIdAndEpoch, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, TransactionVersion
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -67,7 +67,7 @@ class Worker:
     ) -> TaskReport:
         """Run one task of micro-batch 4; `options` are those of the sink."""
         sink = SinkOptions(topic="t", exactly_once_id="orders", **options)  # type: ignore[arg-type]
-        handle = WriteHandle("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
+        handle = WriteHandle("orders", "cd" * 16, fencing, TransactionVersion.IMPLICIT, last)
         config = dataclasses.replace(CONFIG, bootstrap_servers=servers)
         settings = TaskSettings(config, sink, streaming=True, handle=handle)
         task = SparkTaskInfo("q1", 4, True, partition, attempt)
@@ -110,7 +110,7 @@ def test_many_rows_get_a_transaction() -> None:
     assert isinstance(report.outcome, PreparedTask)
     made = worker.made[0]
     assert report.outcome.transaction == TaskTransaction(
-        made.transactions.transactional_id, 4000, 0, Style.IMPLICIT, report.outcome.transaction.spans
+        made.transactions.transactional_id, 4000, 0, TransactionVersion.IMPLICIT, report.outcome.transaction.spans
     )
     assert report.outcome.transaction.spans[0].records == report.report.records == report.outcome.rows == 9001
     assert made.transactions.calls == ["hold", "release", "prepare"]
@@ -160,7 +160,7 @@ def test_a_micro_batch_that_is_done_is_read_to_the_end_and_not_written() -> None
 def test_a_job_that_is_done_reads_its_rows_only_in_foreach_batch(micro_batch: int | None, unread: int) -> None:
     """A function of foreachBatch writes rows that may come out of stateful operators too."""
     last = ControlRecord("orders", "", Status.DONE, 7, 7, "ab" * 16)
-    handle = WriteHandle("orders", "cd" * 16, FENCING, Style.IMPLICIT, last)
+    handle = WriteHandle("orders", "cd" * 16, FENCING, TransactionVersion.IMPLICIT, last)
     settings = TaskSettings(CONFIG, SinkOptions(topic="t", exactly_once_id="orders", txn_version=7), handle=handle)
     worker, left = Worker(), rows(3000, 3000)
     task = SparkTaskInfo(None if micro_batch is None else "q1", micro_batch, streaming=False)

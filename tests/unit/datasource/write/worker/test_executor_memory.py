@@ -144,7 +144,7 @@ class Context:
 )
 def test_what_is_set_holds_exactly(options: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     given = SERVERS | options
-    settings = task.TaskSettings(*parse_options(given), own_memory=not is_set(given, "buffer.memory"))
+    settings = task.TaskSettings(*parse_options(given), buffer_memory_unset=not is_set(given, "buffer.memory"))
     assert task.worker_config(settings) is settings.config, "outside of a task, Kafka's default"
     monkeypatch.setattr("spark_producer.datasource.write.worker.task.TaskContext.get", Context)  # only Spark makes one
     assert task.worker_config(settings).buffer_memory == expected
