@@ -1,6 +1,6 @@
 """A cluster without sockets for tests of the producer: answers Metadata and InitProducerId, and Produce when told to.
 
-Owns: what the producer sees as its network (`ScriptedClient`), with the rules of a connection: requests in flight are
+Owns: what the producer sees as its network (`ScriptedNetwork`), with the rules of a connection: requests in flight are
 bounded and answered in order. Must not know: what is tested.
 """
 
@@ -97,7 +97,7 @@ class ScriptedCluster:
         self.done: list[Completion] = []
         self.woken = False
         self.producers: list[Producer] = []
-        self.clients: list[ScriptedClient] = []
+        self.clients: list[ScriptedNetwork] = []
         """the network of every producer, also of one that failed to start"""
         self.ids_asked = 0
         self.held_apis: list[tuple[AnyApi, tuple[object, ...], object]] = []
@@ -105,9 +105,9 @@ class ScriptedCluster:
 
     # The test's side.
 
-    def connect(self, settings: ConnectionSettings, *, metrics: ProducerMetrics) -> ScriptedClient:
+    def connect(self, settings: ConnectionSettings, *, metrics: ProducerMetrics) -> ScriptedNetwork:
         """The network of another producer."""
-        self.clients.append(ScriptedClient(self, settings))
+        self.clients.append(ScriptedNetwork(self, settings))
         return self.clients[-1]
 
     def producer_with(self, config: ProducerConfig) -> Producer:
@@ -242,7 +242,7 @@ def knowing_the_topic(producer: Producer) -> Producer:
     return producer
 
 
-class ScriptedClient:
+class ScriptedNetwork:
     """Takes the place of `spark_producer.network.Client`."""
 
     def __init__(self, cluster: ScriptedCluster, settings: ConnectionSettings) -> None:

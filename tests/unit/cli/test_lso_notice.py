@@ -13,7 +13,7 @@ from spark_producer.cli.record_text import format_open_transaction
 from tests.stages.workbench import FakeClock
 
 
-class Cluster:
+class ScriptedOffsets:
     """Where readers of committed records stand in each partition, and where the logs end."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ class Cluster:
 
 
 def test_a_partition_is_reported_once_and_only_if_its_lso_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, clock = Cluster(monkeypatch), FakeClock()
+    cluster, clock = ScriptedOffsets(monkeypatch), FakeClock()
     positions = {0: 4, 1: 10, 2: 3}
     reported: list[tuple[int, ...]] = []
     held = OpenTransactionNotifier(
@@ -53,7 +53,7 @@ def test_a_partition_is_reported_once_and_only_if_its_lso_is_stuck(monkeypatch: 
 
 
 def test_nothing_is_reported_without_an_open_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(monkeypatch)
+    cluster = ScriptedOffsets(monkeypatch)
     cluster.stable = cluster.ends = {0: 7}
     reported: list[tuple[int, ...]] = []
     OpenTransactionNotifier(

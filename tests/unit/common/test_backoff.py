@@ -15,6 +15,7 @@ from spark_producer.common.backoff import JITTER, Backoff, exponential
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE_S, MAX_PAUSE_S, RetryUntil
 from spark_producer.network import ConnectionSettings
+from tests.stages.scripted_client import ScriptedClient
 
 
 class Midway(Random):
@@ -65,28 +66,11 @@ def test_eb_no_other_module_computes_pauses_between_attempts() -> None:
     assert found == {"common/backoff.py"}
 
 
-class PausedClient:
-    """What `RetryUntil` needs of its client: time that passes by pauses alone."""
-
-    on_wait = None
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.pauses: list[float] = []
-
-    def clock(self) -> float:
-        return self.now
-
-    def pause(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
-
-
 def test_eb_attempts_of_exactly_once_writes_have_jitter() -> None:
     """Tasks that were cut off together would come back together."""
     firsts = set()
     for _ in range(5):
-        client = PausedClient()
+        client = ScriptedClient()
         with pytest.raises(KafkaTimeout):
             list(RetryUntil(cast(Any, client), "orders", 10.0, "nothing"))
         for number, pause in enumerate(client.pauses):

@@ -23,13 +23,13 @@ from spark_producer.exactly_once.protocol.commands import (
     TasksEnded,
 )
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_OFFSETS, LIST_TRANSACTIONS, messages
+from tests.stages.scripted_client import LOST, TIMEOUT_S, ScriptedClient
 from tests.unit.exactly_once.script import ONE
-from tests.unit.exactly_once.scripted_brokers import LOST, TIMEOUT_S, ScriptedClient
 from tests.unit.exactly_once.test_performers import CONTROL, described
 
 
-class DeafCluster:
-    """Its coordinators do not answer."""
+class UnansweredCommands:
+    """Stands in for `CommandExecutor`: no command gets a response."""
 
     sink = "orders"
 
@@ -42,7 +42,7 @@ class DeafCluster:
 
 
 def test_a_committed_batch_does_not_fail_because_orphans_stay_open(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = cast("CommandExecutor", DeafCluster())
+    cluster = cast("CommandExecutor", UnansweredCommands())
     with caplog.at_level(logging.WARNING):
         answer = perform_commit(cluster, EndTasks((ONE,), commit=False))
     assert isinstance(answer, TasksEnded)
@@ -54,7 +54,7 @@ def test_a_committed_batch_does_not_fail_because_orphans_stay_open(caplog: pytes
 def test_a_commit_continues_if_brokers_do_not_list_open_transactions_in_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cluster = DeafCluster()
+    cluster = UnansweredCommands()
     with caplog.at_level(logging.WARNING):
         answer = perform_commit(cast("CommandExecutor", cluster), ListOpen((ONE,)))
     assert answer == Opened(())

@@ -14,13 +14,13 @@ from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
-from tests.unit.exactly_once.scripted_brokers import TIMEOUT_S, ScriptedClient, brokers_of
+from tests.stages.scripted_client import TIMEOUT_S, ScriptedClient, brokers_of
 
 OURS = TransactionSpan(7, "rows", 0, 100, 109)
 COMPLETE, PREPARE = "CompleteCommit", "PrepareCommit"
 
 
-class Cluster:
+class CoordinatorStates:
     """A coordinator that answers one state after the other, and a leader: where its open transaction begins, or -1."""
 
     def __init__(self, *states: str, producer_id: int = 7, start: Callable[[str], int] = lambda _: -1) -> None:
@@ -58,28 +58,28 @@ class Cluster:
 def test_a_marker_that_its_leader_shows_late_is_not_lost() -> None:
     """Neither is it at once if the coordinator has taken its time before."""
     looks = iter(range(100))
-    cluster = Cluster(*[PREPARE] * 20, COMPLETE, start=lambda state: 100 if next(looks) < 3 else -1)
+    cluster = CoordinatorStates(*[PREPARE] * 20, COMPLETE, start=lambda state: 100 if next(looks) < 3 else -1)
     assert cluster.wait() == ()
     assert cluster.asked.count("coordinator") > 20
 
 
 def test_a_marker_that_a_leader_showed_before_the_coordinator_was_done_may_be_lost_yet() -> None:
     """The leader that had it died, and the next one never got it."""
-    cluster = Cluster(PREPARE, PREPARE, COMPLETE, start=lambda state: 100 if state == COMPLETE else -1)
+    cluster = CoordinatorStates(PREPARE, PREPARE, COMPLETE, start=lambda state: 100 if state == COMPLETE else -1)
     assert cluster.wait() == (OURS.topic_partition,)
 
 
 def test_the_leader_is_looked_at_once_when_the_coordinator_is_done() -> None:
-    cluster = Cluster(PREPARE, PREPARE, COMPLETE)
+    cluster = CoordinatorStates(PREPARE, PREPARE, COMPLETE)
     assert cluster.wait() == ()
     assert cluster.asked == ["coordinator", "coordinator", "coordinator", "leader"]
 
 
 def test_a_coordinator_that_is_known_to_be_done_is_not_asked() -> None:
-    cluster = Cluster(COMPLETE)
+    cluster = CoordinatorStates(COMPLETE)
     assert cluster.wait(markers_written=True) == ()
     assert cluster.asked == ["leader"]
-    cluster = Cluster(COMPLETE, start=lambda _: 100)
+    cluster = CoordinatorStates(COMPLETE, start=lambda _: 100)
     assert cluster.wait(markers_written=True) == (OURS.topic_partition,)
 
 
@@ -88,13 +88,13 @@ def test_a_coordinator_that_is_known_to_be_done_is_not_asked() -> None:
 )
 def test_no_wait_for_a_coordinator_that_has_a_newer_transaction(state: str, producer_id: int) -> None:
     """Its next transaction may be open for minutes, after our rows."""
-    cluster = Cluster(state, producer_id=producer_id, start=lambda _: 110)
+    cluster = CoordinatorStates(state, producer_id=producer_id, start=lambda _: 110)
     assert cluster.wait() == ()
     assert cluster.asked == ["coordinator", "leader"]
 
 
 def test_what_may_be_the_next_transaction_of_the_producer_is_not_taken_for_a_lost_marker() -> None:
-    cluster = Cluster(*["Ongoing"] * 20, COMPLETE, start=lambda state: 90 if state == "Ongoing" else -1)
+    cluster = CoordinatorStates(*["Ongoing"] * 20, COMPLETE, start=lambda state: 90 if state == "Ongoing" else -1)
     assert cluster.wait() == ()
 
 
@@ -102,7 +102,7 @@ def test_what_may_be_the_next_transaction_of_the_producer_is_not_taken_for_a_los
     ("leader", "reported"), [(1, "the markers of transactions in rows-0"), (-1, "a live leader of rows-0")]
 )
 def test_the_timeout_names_the_partitions_that_a_coordinator_waits_for(leader: int, reported: str) -> None:
-    cluster = Cluster(PREPARE)
+    cluster = CoordinatorStates(PREPARE)
     cluster.client.leaders = {OURS.topic_partition: leader}
     began = cluster.client.clock()
     with pytest.raises(KafkaTimeout, match=reported):

@@ -12,8 +12,8 @@ from spark_producer.exactly_once.cluster import durability_warning
 from spark_producer.exactly_once.cluster.control_topic import COORDINATORS_TOPIC
 from spark_producer.protocol import DESCRIBE_CONFIGS, messages
 from tests.conftest import Broker
+from tests.stages.scripted_client import LOST, ScriptedClient, brokers_of
 from tests.support.filled_tasks import batch, inline, settings
-from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient, brokers_of
 
 
 @pytest.fixture(autouse=True)

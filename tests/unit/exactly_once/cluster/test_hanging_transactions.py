@@ -18,7 +18,7 @@ from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
 from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers, find_lost_markers
 from spark_producer.protocol import API_VERSIONS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
-from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient, brokers_of
+from tests.stages.scripted_client import LOST, ScriptedClient, brokers_of
 
 ROWS, ELSEWHERE, CONTROL = (
     TopicPartition("rows", 0),
@@ -36,7 +36,7 @@ EPOCH = 3
 LOADING = messages.ListTransactionsResponse(0, Code.COORDINATOR_LOAD_IN_PROGRESS, (), ())
 
 
-class Cluster:
+class DeadTasksTransaction:
     """Our transaction is closed in its partition. That of a dead task begins there at `start`, for a number of our reads, and its
     coordinator has its id in some state, with some epoch."""
 
@@ -99,7 +99,7 @@ class Cluster:
 
 
 def test_an_aborted_task_before_our_rows_counts_as_a_lost_marker() -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     began = cluster.client.clock()
     assert cluster.wait() == (ROWS,)
     assert cluster.client.clock() - began >= LOST_AFTER_S
@@ -107,7 +107,7 @@ def test_an_aborted_task_before_our_rows_counts_as_a_lost_marker() -> None:
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareAbort", "PrepareCommit", "PrepareEpochFence"])
 def test_an_open_transaction_of_a_live_task_does_not_hang(state: str) -> None:
-    cluster = Cluster(state)
+    cluster = DeadTasksTransaction(state)
     assert cluster.wait() == ()
     assert cluster.client.clock() < LOST_AFTER_S
 
@@ -117,38 +117,38 @@ def test_an_open_transaction_of_a_live_task_does_not_hang(state: str) -> None:
     ["shop", *(f"pyproducer.{sink}.{what}" for sink in ("orders.eu", "sales") for what in ("ctl", f"{'0' * 32}.0"))],
 )
 def test_strangers_are_left_alone(name: str) -> None:
-    cluster = Cluster(name=name)
+    cluster = DeadTasksTransaction(name=name)
     assert cluster.wait() == ()
     described = [each for body in cluster.client.bodies(DESCRIBE_TRANSACTIONS) for each in body.transactional_ids]
     assert name not in described
 
 
 def test_a_dead_driver_is_no_stranger() -> None:
-    assert Cluster(name="pyproducer.orders.ctl").wait() == (ROWS,)
+    assert DeadTasksTransaction(name="pyproducer.orders.ctl").wait() == (ROWS,)
 
 
 def test_a_transaction_after_our_rows_does_not_block_their_readers() -> None:
-    cluster = Cluster(start=110)
+    cluster = DeadTasksTransaction(start=110)
     assert cluster.wait() == ()
     assert cluster.client.bodies(LIST_TRANSACTIONS) == []
 
 
 def test_no_request_for_ids_without_open_transactions() -> None:
-    cluster = Cluster(start=-1)
+    cluster = DeadTasksTransaction(start=-1)
     assert cluster.wait() == ()
     assert cluster.client.bodies(LIST_TRANSACTIONS) == []
     assert len(cluster.client.bodies(DESCRIBE_PRODUCERS)) == 1
 
 
 def test_a_marker_that_comes_late_is_not_lost() -> None:
-    assert Cluster(looks=4).wait() == ()
+    assert DeadTasksTransaction(looks=4).wait() == ()
 
 
 @pytest.mark.parametrize("answer", [LOST, LOADING], ids=["no answer", "loading"])
 def test_a_coordinator_that_does_not_answer_proves_nothing_and_delays_no_write_for_long(
     answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     cluster.client.answers(LIST_TRANSACTIONS, answer)
     assert cluster.wait() == ()
     assert cluster.client.clock() <= DEAD_TASKS_TIMEOUT_S
@@ -156,14 +156,14 @@ def test_a_coordinator_that_does_not_answer_proves_nothing_and_delays_no_write_f
 
 
 def test_a_coordinator_that_loads_for_a_moment_is_asked_again() -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     row = messages.ListedTransaction(TASK, DEAD, "CompleteAbort")
     cluster.client.answers(LIST_TRANSACTIONS, LOADING, LOADING, messages.ListTransactionsResponse(0, 0, (), (row,)))
     assert cluster.wait() == (ROWS,)
 
 
 def test_a_broker_that_has_joined_since_is_asked() -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     brokers = brokers_of(cluster.client)
     brokers.leaders([ROWS], cluster.client.deadline())
     cluster.client.brokers = {1: ("one", 9092)}
@@ -173,7 +173,7 @@ def test_a_broker_that_has_joined_since_is_asked() -> None:
 
 def test_a_deposed_leader_is_not_believed() -> None:
     """It was deposed after its first answer, and does not know it. The new one shows the end."""
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     client = cluster.client
     request_all = client.request_all
 
@@ -191,7 +191,7 @@ def test_a_deposed_leader_is_not_believed() -> None:
 
 
 def test_with_little_time_left_a_write_that_is_carried_out_does_not_fail(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     assert await_markers(brokers_of(cluster.client), {"id": [OURS]}, cluster.client.clock() + 2) == ()
     assert "timed out waiting for the end of the transactions of dead tasks" in caplog.text
 
@@ -199,34 +199,36 @@ def test_with_little_time_left_a_write_that_is_carried_out_does_not_fail(caplog:
 @pytest.mark.parametrize("state", ["CompleteCommit", "CompleteAbort", "Ongoing", "Empty"])
 def test_the_id_was_taken_over_since(state: str) -> None:
     """The next transaction of the id, with a newer epoch, says nothing of the dead one's but that it is over."""
-    assert Cluster(state, epoch=EPOCH + 1).wait() == (ROWS,)
+    assert DeadTasksTransaction(state, epoch=EPOCH + 1).wait() == (ROWS,)
 
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "Empty", "Ongoing"])
 def test_a_coordinator_that_was_deposed_knows_an_older_epoch(state: str) -> None:
-    assert Cluster(state, epoch=EPOCH - 1).wait() == ()
+    assert DeadTasksTransaction(state, epoch=EPOCH - 1).wait() == ()
 
 
 def test_a_producer_of_ours_may_have_left_another_partition_open_before() -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     own = {"id": [OURS], TASK: [TransactionSpan(DEAD, *ELSEWHERE, 0, 9)]}
     assert await_markers(brokers_of(cluster.client), own, cluster.client.deadline()) == (ROWS,)
 
 
 def test_no_search_for_dead_tasks_where_no_task_writes() -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     deadline = cluster.client.deadline()
     assert await_markers(brokers_of(cluster.client), {"id": [OURS]}, deadline, without_tasks={ROWS}) == ()
     assert cluster.client.bodies(LIST_TRANSACTIONS) == []
 
 
 def test_nothing_is_reported_without_the_right_to_see_producers() -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     assert find_hanging(brokers_of(cluster.client), {ROWS: None}, (), cluster.client.deadline()) == ()
     assert cluster.client.sent == []
 
 
-def people_see(cluster: Cluster, inline: tuple[TopicPartition, ...], more: tuple[TopicPartition, ...]) -> LostMarkers:
+def people_see(
+    cluster: DeadTasksTransaction, inline: tuple[TopicPartition, ...], more: tuple[TopicPartition, ...]
+) -> LostMarkers:
     brokers = brokers_of(cluster.client)
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), inline)
     log = ControlLog(brokers, CONTROL[0])
@@ -241,7 +243,7 @@ def test_describe_shows_it_and_repair_may_abort_it(
     state: str, inline: tuple[TopicPartition, ...], more: tuple[TopicPartition, ...]
 ) -> None:
     """What its coordinator says with a newer epoch is of the id's next transaction."""
-    found = people_see(Cluster(state, epoch=EPOCH + 1), inline, more)
+    found = people_see(DeadTasksTransaction(state, epoch=EPOCH + 1), inline, more)
     assert found.markers == (LostMarker(ROWS, DEAD, EPOCH, 5, 50, False),)
 
 
@@ -250,13 +252,13 @@ def test_what_the_coordinator_has_committed_itself_is_no_dead_tasks(
     version: int, newer: int, commit: bool | None
 ) -> None:
     """With transaction.version 2 the end of a transaction has the next epoch."""
-    cluster = Cluster("CompleteCommit", epoch=EPOCH + newer)
+    cluster = DeadTasksTransaction("CompleteCommit", epoch=EPOCH + newer)
     cluster.version = version
     assert [each.commit for each in people_see(cluster, (ROWS,), ()).markers] == [commit]
 
 
 def test_describe_fails_while_a_coordinator_loads() -> None:
-    cluster = Cluster()
+    cluster = DeadTasksTransaction()
     cluster.client.answers(LIST_TRANSACTIONS, LOADING)
     with pytest.raises(KafkaTimeout, match="the list of open transactions"):
         people_see(cluster, (ROWS,), ())

@@ -1,4 +1,4 @@
-"""A cluster without sockets for the performers of asks: each API has a function that answers, and time passes only in pauses."""
+"""The admin client without sockets: a test gives the response of each API, and time passes only in pauses."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class ScriptedClient:
         self.scripts: dict[str, Callable[[Any], ResponseOrError]] = {FIND_COORDINATOR.name: self._coordinators}
         self.timeout = TIMEOUT_S
         self._now = 0.0
+        self.pauses: list[float] = []
         self.on_wait = None
 
     def clock(self) -> float:
@@ -37,6 +38,7 @@ class ScriptedClient:
         return NOW_MS
 
     def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
         self._now += seconds
 
     def deadline(self) -> float:
@@ -86,5 +88,5 @@ class ScriptedClient:
 
 
 def brokers_of(client: ScriptedClient, sink: str = "orders") -> TransactionAdmin:
-    """The brokers as the performers of asks see them."""
+    """The brokers as the performers of commands see them."""
     return TransactionAdmin(cast("BlockingClient", client), sink)
