@@ -24,8 +24,8 @@ from spark_producer.protocol import (
     RequestFrame,
     messages,
 )
-from tests.stages.hurry import RunningClock
-from tests.stages.scripted_server import ALL_VERSIONS, Peer, Script, ScriptedServer
+from tests.fakes.hurry import RunningClock
+from tests.fakes.scripted_server import ALL_VERSIONS, Peer, Script, ScriptedServer
 
 Request = RequestFrame[Any, Any]
 Harm = Callable[[Peer, Request], None]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from spark_producer.protocol import CREATE_TOPICS, FETCH, PRODUCE, decoded_records, messages
+from tests.fakes.raw_client import RawClient
 from tests.faults.odd_clients import all_answered, send_alone
 from tests.faults.odd_requests import OddRequest, OddRequests
-from tests.stages.raw_client import RawClient
 from tests.support.campaigns import sample_and_campaign
 from tests.unit.broker.batches import make_batch
 

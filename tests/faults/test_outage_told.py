@@ -12,7 +12,7 @@ from spark_producer.exactly_once.cluster import waits
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 from tests.conftest import local_broker
-from tests.stages.workbench import Runner
+from tests.fakes.accumulator_fakes import Runner
 from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings
 from tests.support.proxy import FaultProxy
 from tests.support.read_confluent import count_and_check

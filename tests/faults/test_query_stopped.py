@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import KAFKA_4_FIRST, ProxiedBroker
+from tests.fakes.accumulator_fakes import Runner
 from tests.faults.paced import FAULT_OPTIONS
 from tests.spark.streams import FileStream, run
-from tests.stages.workbench import Runner
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from spark_producer.broker import LocalBroker
 from spark_producer.protocol import JOIN_GROUP
+from tests.fakes.raw_client import RawClient
 from tests.interop.group_members import GROUP, MEMBERS, SECONDS, ConfluentMember, Polled, PythonMember
-from tests.stages.raw_client import RawClient
 from tests.support.ports import free_ports
 from tests.unit.broker.coordinator.group_requests import join_request, subscription
 

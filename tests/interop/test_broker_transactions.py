@@ -27,8 +27,8 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
+from tests.fakes.raw_client import RawClient
 from tests.interop.broker_records import CLIENTS, SECONDS
-from tests.stages.raw_client import RawClient
 from tests.support.read_back import Client, read_topic
 from tests.support.read_confluent import count_rows
 from tests.unit.broker.batches import make_record, sealed

@@ -15,7 +15,7 @@ from spark_producer.datasource.write.worker.executor_memory import (
     MIN_BUFFER_MEMORY,
     default_buffer_memory,
 )
-from tests.stages.workbench import workbench
+from tests.fakes.accumulator_fakes import workbench
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "sizing.md").read_text(encoding="utf-8")

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from spark_producer.config import data_source_name
+from tests.fakes.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 from tests.security import ours
 from tests.security.ways import CLIENT, TLS, Way, login, unsigned_token
 from tests.security.wrong import WRONG_PASSWORD
-from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 from tests.support.certificates import KEY_PASSWORD
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 

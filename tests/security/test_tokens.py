@@ -15,7 +15,7 @@ from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.errors import AuthenticationFailed
-from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
+from tests.fakes.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 
 CANARY = "canary-of-this-test"
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import ScriptedCluster
+from tests.fakes.scripted_cluster import ScriptedCluster
 
 collect_ignore = [] if find_spec("pyspark") else ["datasource"]
 """What knows Spark is tested where Spark is, as in `make test`."""

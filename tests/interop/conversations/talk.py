@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import Api, RequestBody, ResponseBody
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 
 _WHO = re.compile(r"(\w+)([+-]\d+)?(\*)?")
 _STRANGER = 1_000_000

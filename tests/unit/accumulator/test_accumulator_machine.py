@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spark_producer.accumulator import ProducerBatch
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted
-from tests.stages.workbench import NODE, OneLeader, values_of, workbench
+from tests.fakes.accumulator_fakes import NODE, OneLeader, values_of, workbench
 
 PARTITIONS = 3
 DELIVERY_TIMEOUT = 3.0

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from spark_producer.common.backoff import JITTER, Backoff
-from tests.stages.sender_stage import answer_to, in_flight, stage
+from tests.fakes.sender_fakes import answer_to, in_flight, stage
 
 NOT_ENOUGH_REPLICAS = 19
 

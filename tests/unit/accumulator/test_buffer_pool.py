@@ -11,8 +11,8 @@ import pytest
 
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.errors import BufferExhausted, KafkaTimeout, ProducerClosed, PyProducerError, RecordTooLarge
-from tests.stages.pool_bench import POOLABLE, TOTAL, Sleepers, blocked, free_buffers, gathered, pool_of
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.pool_fakes import POOLABLE, TOTAL, Sleepers, blocked, free_buffers, gathered, pool_of
 from tests.support.waiting import wait_until
 
 

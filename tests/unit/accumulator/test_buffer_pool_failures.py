@@ -8,8 +8,9 @@ import pytest
 
 from spark_producer.accumulator.pool import BufferPool, new_memory
 from spark_producer.errors import ProducerClosed
-from tests.stages.pool_bench import POOLABLE, TOTAL, Interrupted, Sleepers, blocked, free_buffers, pool_of
-from tests.stages.workbench import FakeClock, Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.pool_fakes import POOLABLE, TOTAL, Interrupted, Sleepers, blocked, free_buffers, pool_of
 
 
 def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next() -> None:

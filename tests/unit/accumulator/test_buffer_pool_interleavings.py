@@ -13,7 +13,8 @@ import pytest
 from spark_producer.accumulator import pool as buffer_pool
 from spark_producer.accumulator.pool import BufferPool, new_memory
 from spark_producer.errors import BufferExhausted, ProducerClosed
-from tests.stages.interleavings import (
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.interleavings import (
     Actor,
     Interrupted,
     Order,
@@ -22,7 +23,6 @@ from tests.stages.interleavings import (
     every_schedule,
     seeded_schedules,
 )
-from tests.stages.workbench import FakeClock
 
 TOTAL, POOLABLE = 20, 10
 

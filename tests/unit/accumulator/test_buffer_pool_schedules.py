@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from spark_producer.accumulator.pool import BufferPool, new_memory
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
-from tests.stages.interleavings import Actor, Interrupted, Order, Stage
-from tests.stages.pool_bench import free_buffers, gathered, queued
-from tests.stages.workbench import FakeClock, Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.interleavings import Actor, Interrupted, Order, Stage
+from tests.fakes.pool_fakes import free_buffers, gathered, queued
 from tests.support.campaigns import sample_and_campaign
 
 TOTAL, POOLABLE = 1000, 100

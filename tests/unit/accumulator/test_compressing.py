@@ -15,7 +15,7 @@ from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.stages.workbench import OTHER, TP, Bench, Runner, values_of, workbench
+from tests.fakes.accumulator_fakes import OTHER, TP, Bench, Runner, values_of, workbench
 from tests.support.waiting import wait_until
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]

@@ -10,7 +10,7 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordsRefused
 from spark_producer.record.codecs import Codec
-from tests.stages.workbench import OTHER, TP, Bench, OneLeader, Runner, values_of, workbench
+from tests.fakes.accumulator_fakes import OTHER, TP, Bench, OneLeader, Runner, values_of, workbench
 from tests.support.waiting import wait_until
 
 FULL = b"x" * 900

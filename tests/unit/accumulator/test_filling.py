@@ -14,7 +14,17 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
-from tests.stages.workbench import DEADLINE, OTHER, TP, Bench, Runner, encoding_stopped, rows_of, values_of, workbench
+from tests.fakes.accumulator_fakes import (
+    DEADLINE,
+    OTHER,
+    TP,
+    Bench,
+    Runner,
+    encoding_stopped,
+    rows_of,
+    values_of,
+    workbench,
+)
 from tests.support.waiting import wait_until
 
 

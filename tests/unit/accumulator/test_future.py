@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer.accumulator import BatchResult, RecordFuture, RecordMetadata
 from spark_producer.accumulator.future import _Waiter
-from tests.stages.workbench import DEADLINE, TP, Runner
+from tests.fakes.accumulator_fakes import DEADLINE, TP, Runner
 from tests.support.waiting import wait_until
 
 REFUSED = ValueError("refused")

@@ -7,7 +7,7 @@ import pytest
 from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.errors import ProducerClosed
-from tests.stages.workbench import OTHER, TP, workbench
+from tests.fakes.accumulator_fakes import OTHER, TP, workbench
 
 
 def test_a_half_is_as_old_as_its_whole_and_comes_right_after_it() -> None:

@@ -10,7 +10,7 @@ from spark_producer.accumulator import BufferPool, PartitionQueue
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed
-from tests.stages.workbench import NODE, OTHER, TP, Bench, OneLeader, Runner, values_of, workbench
+from tests.fakes.accumulator_fakes import NODE, OTHER, TP, Bench, OneLeader, Runner, values_of, workbench
 
 FULL = b"x" * 900
 

@@ -27,7 +27,7 @@ from spark_producer.metrics import OffsetRange
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.columns import read_columns
 from spark_producer.record.splitting import cut_in_half
-from tests.stages.workbench import OTHER, TP, rows_of, values_of, workbench
+from tests.fakes.accumulator_fakes import OTHER, TP, rows_of, values_of, workbench
 
 REFUSED = ValueError("refused")
 

@@ -7,7 +7,7 @@ import pytest
 from spark_producer.accumulator import BatchState, ProducerBatch
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.stages.workbench import NODE, OTHER, TP, Bench, Runner, encoding_stopped, values_of, workbench
+from tests.fakes.accumulator_fakes import NODE, OTHER, TP, Bench, Runner, encoding_stopped, values_of, workbench
 from tests.support.waiting import wait_until
 
 FULL = b"x" * 900

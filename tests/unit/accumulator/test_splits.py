@@ -11,8 +11,8 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec
-from tests.stages.sender_stage import answer_to, stage
-from tests.stages.workbench import TP, Bench, Runner, values_of, workbench
+from tests.fakes.accumulator_fakes import TP, Bench, Runner, values_of, workbench
+from tests.fakes.sender_fakes import answer_to, stage
 
 MESSAGE_TOO_LARGE = 10
 

@@ -8,8 +8,8 @@ import pytest
 
 from spark_producer.accumulator.in_flight_bytes import STALLED_AFTER, InFlightBytes
 from spark_producer.common.cluster import TopicPartition
-from tests.stages.sender_stage import TOPIC, answer_to, stage
-from tests.stages.workbench import NODE, OTHER, TP, Bench, OneLeader, Runner, workbench
+from tests.fakes.accumulator_fakes import NODE, OTHER, TP, Bench, OneLeader, Runner, workbench
+from tests.fakes.sender_fakes import TOPIC, answer_to, stage
 from tests.support.waiting import wait_until
 
 FULL = b"x" * 900

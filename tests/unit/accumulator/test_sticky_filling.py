@@ -19,8 +19,8 @@ from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.codecs import Codec
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.stages.partitioner_fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
-from tests.stages.workbench import NODE, TP, Bench, workbench
+from tests.fakes.accumulator_fakes import NODE, TP, Bench, workbench
+from tests.fakes.partitioner_fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
 
 
 class QueuesOf(LoadView):

@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.stages.workbench import DEADLINE, NODE, TP, Bench, Runner, values_of, workbench
+from tests.fakes.accumulator_fakes import DEADLINE, NODE, TP, Bench, Runner, values_of, workbench
 from tests.support.waiting import wait_until
 
 

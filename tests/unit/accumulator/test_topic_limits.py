@@ -16,7 +16,7 @@ from spark_producer.accumulator.topic_limits import (
     TopicLimits,
 )
 from spark_producer.record.codecs import Codec
-from tests.stages.workbench import DEADLINE, Bench, workbench
+from tests.fakes.accumulator_fakes import DEADLINE, Bench, workbench
 
 BATCH_SIZE = 16384
 

@@ -20,9 +20,9 @@ from spark_producer.errors import (
 )
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import METADATA, messages
-from tests.stages.hurry import RunningClock
-from tests.stages.login_scripts import REFUSALS, Refusal
-from tests.stages.scripted_server import Peer, Script, ScriptedServer
+from tests.fakes.hurry import RunningClock
+from tests.fakes.login_scripts import REFUSALS, Refusal
+from tests.fakes.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3
 """Seconds, for calls that time out whatever has happened until then."""

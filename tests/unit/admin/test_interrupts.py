@@ -17,7 +17,7 @@ from spark_producer.network import ConnectionSettings
 from spark_producer.network.poller import Poller
 from spark_producer.network.transport import TcpTransport
 from spark_producer.protocol import Connection, FrameReader, messages
-from tests.stages.scripted_server import Peer, ScriptedServer
+from tests.fakes.scripted_server import Peer, ScriptedServer
 
 POINTS: dict[str, tuple[type, str, bool]] = {
     "before the request is encoded": (Connection, "send", False),

@@ -15,8 +15,8 @@ from spark_producer.admin.exchange import NodeRequest
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import END_TXN, METADATA, messages
-from tests.stages.hurry import RunningClock
-from tests.stages.scripted_server import Peer, Script, ScriptedServer
+from tests.fakes.hurry import RunningClock
+from tests.fakes.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3
 """Seconds, for calls that time out whatever has happened until then."""

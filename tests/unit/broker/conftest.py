@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stages.disk import Disk
+from tests.fakes.disk import Disk
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import read_records, single_records
-from tests.stages.small_tiers import PromptTiers, collect
+from tests.fakes.small_tiers import PromptTiers, collect
 from tests.unit.broker.batches import make_record, sealed
 
 DAY_MS = 86_400_000

@@ -19,7 +19,7 @@ from spark_producer.protocol import (
     SYNC_GROUP,
     messages,
 )
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.coordinator.group_requests import assignment, join_request
 

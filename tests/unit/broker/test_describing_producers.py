@@ -16,7 +16,7 @@ from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS, messages
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.handler_calls import ask, context_of, handled
 

@@ -12,9 +12,9 @@ import pytest
 from spark_producer.broker import BrokerSecurity, BrokerSettings, LocalBroker, Users
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
+from tests.fakes.memory_storage import MemoryStorage
+from tests.fakes.raw_client import RawClient
 from tests.interop.broker_records import CLIENTS, assert_holds, read, records_of_every_kind, write
-from tests.stages.memory_storage import MemoryStorage
-from tests.stages.raw_client import RawClient
 from tests.support.read_back import Client
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.security.conftest import ca, files, users

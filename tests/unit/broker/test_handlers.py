@@ -28,7 +28,7 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record.codecs import Codec
-from tests.stages.small_tiers import PromptTiers
+from tests.fakes.small_tiers import PromptTiers
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.handler_calls import ask, context_of, handled
 

@@ -20,8 +20,8 @@ from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.errors import BrokerError, ConfigError, ConnectionFailed
 from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
-from tests.stages.disk import Disk
-from tests.stages.raw_client import DEADLINE, RawClient
+from tests.fakes.disk import Disk
+from tests.fakes.raw_client import DEADLINE, RawClient
 from tests.support.ports import free_ports
 from tests.unit.broker.batches import make_batch
 

@@ -24,7 +24,7 @@ from spark_producer.protocol import (
     PRODUCE,
     messages,
 )
-from tests.stages.small_tiers import PromptTiers
+from tests.fakes.small_tiers import PromptTiers
 from tests.unit.broker.batches import make_batch, make_record, sealed
 from tests.unit.broker.handler_calls import ask, context_of
 

@@ -18,7 +18,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches
 from spark_producer.record.control import EndMarker, read_end_marker
-from tests.stages.memory_storage import MemoryLog, MemoryStorage
+from tests.fakes.memory_storage import MemoryLog, MemoryStorage
 from tests.unit.broker.batches import make_batch
 
 

@@ -29,7 +29,7 @@ from spark_producer.protocol import (
     encode_response,
     messages,
 )
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.handler_calls import ask, context_of
 

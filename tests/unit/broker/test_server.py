@@ -27,7 +27,7 @@ from spark_producer.protocol import (
     decoded_records,
     messages,
 )
-from tests.stages.raw_client import DEADLINE, RawClient
+from tests.fakes.raw_client import DEADLINE, RawClient
 from tests.unit.broker.batches import make_batch
 
 MIB = 1024 * 1024

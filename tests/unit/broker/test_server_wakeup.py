@@ -13,7 +13,7 @@ import pytest
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.server import Server
 from spark_producer.broker.topic_store import TopicStore
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.handler_calls import context_of
 
 

@@ -14,7 +14,7 @@ from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, METADATA, messages
-from tests.stages.small_tiers import JOURNAL_FILES, KIB, SMALL_TIERS, settle
+from tests.fakes.small_tiers import JOURNAL_FILES, KIB, SMALL_TIERS, settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.connections.test_lifecycle import SETTINGS, Broker, Peer, fetch
 from tests.unit.broker.test_pipelined import one

@@ -22,7 +22,7 @@ from spark_producer.protocol import (
     METADATA,
     messages,
 )
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.handler_calls import ask, context_of
 
 PARTITIONS_IN_ALL = 50

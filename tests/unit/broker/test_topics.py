@@ -14,7 +14,7 @@ from spark_producer.broker.topic_names import MAX_NAME_LENGTH
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
-from tests.stages.disk import Disk
+from tests.fakes.disk import Disk
 from tests.unit.broker.batches import make_batch
 
 

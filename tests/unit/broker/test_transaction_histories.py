@@ -15,7 +15,7 @@ from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.record.batch_v2 import batches
 from spark_producer.record.reading import read_records, single_records
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.support.campaigns import sample_and_campaign
 from tests.unit.broker.partition_writer import PartitionWriter
 

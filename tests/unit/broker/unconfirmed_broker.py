@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.protocol import PRODUCE, messages
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import SETTINGS, Broker, Peer
 

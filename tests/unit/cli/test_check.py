@@ -24,7 +24,7 @@ from spark_producer.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.stages.scripted_server import Peer, ScriptedServer
+from tests.fakes.scripted_server import Peer, ScriptedServer
 from tests.support.ports import free_ports
 
 SPOKEN = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 12), ApiVersion(22, 0, 5)))

@@ -34,8 +34,8 @@ from spark_producer.kernel import LOADED
 from spark_producer.kernel.dispatch import LoadedKernel
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from tests.conftest import Broker
+from tests.fakes.scripted_server import Peer, ScriptedServer
 from tests.matrix.clusters import open_transactions
-from tests.stages.scripted_server import Peer, ScriptedServer
 from tests.support.ports import free_ports
 from tests.unit.broker.partition_writer import write_transactions
 

@@ -10,7 +10,7 @@ from spark_producer.admin import BlockingClient
 from spark_producer.cli import lso_notice
 from spark_producer.cli.lso_notice import CHECK_INTERVAL, OpenTransactionNotifier
 from spark_producer.cli.record_text import format_open_transaction
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
 
 
 class ScriptedOffsets:

@@ -10,7 +10,7 @@ import trustme
 
 from spark_producer.cli.entry import main
 from spark_producer.protocol import METADATA, messages
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 from tests.unit.broker.security.secured_broker import HOST, log_in, over_tls
 from tests.unit.cli.test_command_line import running
 

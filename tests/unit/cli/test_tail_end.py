@@ -8,7 +8,7 @@ from spark_producer.admin import BlockingClient
 from spark_producer.cli.tail_end import positions_at, records_until
 from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.protocol.messages import FetchPartitionResponse
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
 from tests.unit.admin.fake_cluster import FakeCluster
 from tests.unit.record.test_reading import foreign_batch
 

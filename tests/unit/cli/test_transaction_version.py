@@ -22,7 +22,7 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 from tests.support.waiting import retry

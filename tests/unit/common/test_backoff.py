@@ -15,7 +15,7 @@ from spark_producer.common.backoff import JITTER, Backoff, exponential
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE_S, MAX_PAUSE_S, RetryUntil
 from spark_producer.network import ConnectionSettings
-from tests.stages.scripted_client import ScriptedClient
+from tests.fakes.scripted_client import ScriptedClient
 
 
 class Midway(Random):

@@ -31,8 +31,8 @@ from spark_producer.config import producer_config
 from spark_producer.datasource import PyProducerDataSource, source
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
 from spark_producer.network import ConnectionSettings
-from tests.stages.login_scripts import REFUSALS, Refusal
-from tests.stages.scripted_server import ScriptedServer
+from tests.fakes.login_scripts import REFUSALS, Refusal
+from tests.fakes.scripted_server import ScriptedServer
 from tests.unit.schemas.played_registry import Played
 
 VALUE = StructType([StructField("value", StringType())])

@@ -27,7 +27,7 @@ from spark_producer.protocol import (
     PRODUCE,
     messages,
 )
-from tests.stages.scripted_client import ScriptedClient, brokers_of
+from tests.fakes.scripted_client import ScriptedClient, brokers_of
 
 OWN = task_id("orders", "a" * 32, 0)
 NEIGHBOUR = task_id("orders.eu", "a" * 32, 0)

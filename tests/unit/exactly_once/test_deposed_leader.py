@@ -14,7 +14,7 @@ from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.protocol.commands import DescribeControlId, Fence, Fenced, Found, ReadControl
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, messages
-from tests.stages.scripted_client import LOST, ScriptedClient
+from tests.fakes.scripted_client import LOST, ScriptedClient
 from tests.unit.exactly_once.cluster.test_control_log import COMMIT, PARTITION_0, Log, control_record
 
 DEPOSED, ELECTED = 1, 2

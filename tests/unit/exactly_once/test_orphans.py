@@ -23,7 +23,7 @@ from spark_producer.exactly_once.protocol.commands import (
     TasksEnded,
 )
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_OFFSETS, LIST_TRANSACTIONS, messages
-from tests.stages.scripted_client import LOST, TIMEOUT_S, ScriptedClient
+from tests.fakes.scripted_client import LOST, TIMEOUT_S, ScriptedClient
 from tests.unit.exactly_once.script import ONE
 from tests.unit.exactly_once.test_performers import CONTROL, described
 

@@ -14,7 +14,7 @@ from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import Vote, Voted
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
-from tests.stages.scripted_client import NOW_MS, ScriptedClient
+from tests.fakes.scripted_client import NOW_MS, ScriptedClient
 
 OURS = ProducerIdAndEpoch(7, 3)
 TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, TransactionVersion.EXPLICIT, (Span("rows", 0, 5, 6, 2),))

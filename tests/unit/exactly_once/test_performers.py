@@ -38,7 +38,7 @@ from spark_producer.protocol import (
 )
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.small_batch import encode_few
-from tests.stages.scripted_client import LOST, NOW_MS, TIMEOUT_S, ScriptedClient, brokers_of
+from tests.fakes.scripted_client import LOST, NOW_MS, TIMEOUT_S, ScriptedClient, brokers_of
 
 ROWS = TopicPartition("rows", 0)
 CONTROL = TopicPartition("commits", 0)

@@ -12,7 +12,7 @@ import pytest
 from spark_producer.metrics import Levels, ProducerMetrics
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
 from spark_producer.metrics.windowed_counters import Window
-from tests.stages.metric_events import everything_once, new_metrics
+from tests.fakes.metric_events import everything_once, new_metrics
 
 LEVELS = Levels(1, 2, 3, 4, 5, 6.0)
 

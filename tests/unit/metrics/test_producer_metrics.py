@@ -11,7 +11,7 @@ import pytest
 from spark_producer.metrics import Levels, ProducerMetrics, Snapshot
 from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
 from spark_producer.metrics.registry import MAX_NODES, MAX_TOPICS
-from tests.stages.metric_events import drain, everything_once, new_metrics
+from tests.fakes.metric_events import drain, everything_once, new_metrics
 
 SECONDS = 30
 

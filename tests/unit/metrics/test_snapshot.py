@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_producer.metrics import Levels, Snapshot, merge_snapshots
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC, Stat
-from tests.stages.metric_events import drain, everything_once, new_metrics
+from tests.fakes.metric_events import drain, everything_once, new_metrics
 
 
 def interval(began: float, ended: float, records: int, *, topic: str = "t", latency: float = 0.1) -> Snapshot:

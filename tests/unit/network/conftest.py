@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.network.client import Client
 from spark_producer.network.settings import PLAIN, ConnectionSettings
-from tests.stages.client_driver import Clock, Driver
+from tests.fakes.client_driver import Clock, Driver
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from spark_producer.errors import ConnectionFailed, UnsupportedVersion
 from spark_producer.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, messages
-from tests.stages.client_driver import Clock, Driver
-from tests.stages.scripted_server import ALL_VERSIONS, Peer, ScriptedServer
+from tests.fakes.client_driver import Clock, Driver
+from tests.fakes.scripted_server import ALL_VERSIONS, Peer, ScriptedServer
 
 Drive = Callable[..., Driver]
 MIB = 1 << 20

@@ -11,8 +11,8 @@ import pytest
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, RemoteProtocolError
 from spark_producer.network.transport import ResolvedAddress
 from spark_producer.protocol import METADATA, PRODUCE, messages
-from tests.stages.client_driver import Clock, Driver
-from tests.stages.scripted_server import Peer, Script, ScriptedServer
+from tests.fakes.client_driver import Clock, Driver
+from tests.fakes.scripted_server import Peer, Script, ScriptedServer
 
 Drive = Callable[..., Driver]
 

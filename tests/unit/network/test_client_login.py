@@ -21,8 +21,8 @@ from spark_producer.network.node import NodeConnection, with_broker_name
 from spark_producer.protocol import METADATA, messages
 from spark_producer.security import SaslSettings, SecuritySettings
 from spark_producer.security.sasl_login import SaslLogin, sasl_login
-from tests.stages.client_driver import Clock, Driver
-from tests.stages.login_scripts import (
+from tests.fakes.client_driver import Clock, Driver
+from tests.fakes.login_scripts import (
     PASSWORD,
     PLAIN_LOGIN,
     offer_nothing,
@@ -34,7 +34,7 @@ from tests.stages.login_scripts import (
     want_login,
     want_tls,
 )
-from tests.stages.scripted_server import Peer, Script, ScriptedServer
+from tests.fakes.scripted_server import Peer, Script, ScriptedServer
 
 Drive = Callable[..., Driver]
 

@@ -10,9 +10,9 @@ import pytest
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, KafkaTimeout
 from spark_producer.network.node import MIN_REAUTHENTICATION_INTERVAL_S
 from spark_producer.protocol import METADATA, SASL_HANDSHAKE, ConnectionState, messages
-from tests.stages.client_driver import Clock, Driver
-from tests.stages.login_scripts import PLAIN_LOGIN, refuse_login, serve, shake_hands, take_login
-from tests.stages.scripted_server import DEADLINE, Peer, ScriptedServer
+from tests.fakes.client_driver import Clock, Driver
+from tests.fakes.login_scripts import PLAIN_LOGIN, refuse_login, serve, shake_hands, take_login
+from tests.fakes.scripted_server import DEADLINE, Peer, ScriptedServer
 
 Drive = Callable[..., Driver]
 LIFETIME = 100.0

@@ -17,9 +17,9 @@ from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport
 from spark_producer.protocol import METADATA, Buffer, messages
 from spark_producer.security import SecuritySettings, Store, TlsSettings
-from tests.stages.client_driver import Clock, Driver
-from tests.stages.login_scripts import PLAIN_LOGIN, serve, take_login, want_login
-from tests.stages.scripted_server import DEADLINE, Peer, Script, ScriptedServer
+from tests.fakes.client_driver import Clock, Driver
+from tests.fakes.login_scripts import PLAIN_LOGIN, serve, take_login, want_login
+from tests.fakes.scripted_server import DEADLINE, Peer, Script, ScriptedServer
 from tests.support.certificates import Certificates
 from tests.unit.network.ways import server_context
 

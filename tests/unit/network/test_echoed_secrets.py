@@ -20,7 +20,7 @@ from spark_producer.protocol.messages import SaslAuthenticateResponse, SaslHands
 from spark_producer.security.sasl_login import sasl_login
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import Token
-from tests.stages.token_endpoint import Reply, TokenEndpoint
+from tests.fakes.token_endpoint import Reply, TokenEndpoint
 from tests.support.secret_codings import CODINGS, PASSWORD, USER, pieces, shows
 from tests.unit.protocol.test_connection import answer, asked, feed, versions_body
 

@@ -16,7 +16,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.network.auth import Logins, make_logins
 from spark_producer.security.settings import OidcSettings, SaslSettings, SecuritySettings, TlsSettings
-from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
+from tests.fakes.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 
 SECONDS = 20
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,8 +10,8 @@ import pytest
 from spark_producer.network import principal
 from spark_producer.protocol import PRODUCE, messages
 from spark_producer.security import SaslSettings, SecuritySettings, Store, TlsSettings
-from tests.stages.client_driver import Driver
-from tests.stages.scripted_server import Peer, ScriptedServer
+from tests.fakes.client_driver import Driver
+from tests.fakes.scripted_server import Peer, ScriptedServer
 
 
 @pytest.mark.parametrize(

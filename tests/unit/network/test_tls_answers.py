@@ -8,8 +8,8 @@ import pytest
 
 from spark_producer.protocol import METADATA, encode_response, messages
 from spark_producer.security import SecuritySettings, Store, TlsSettings
-from tests.stages.client_driver import Driver
-from tests.stages.scripted_server import Peer, ScriptedServer
+from tests.fakes.client_driver import Driver
+from tests.fakes.scripted_server import Peer, ScriptedServer
 from tests.support.certificates import Certificates
 from tests.unit.network.ways import server_context
 

@@ -23,7 +23,7 @@ from spark_producer.network.auth import token_endpoint
 from spark_producer.network.auth.token_endpoint import FINAL_CODES, MAX_RESPONSE_BYTES, fetch_token
 from spark_producer.security.settings import OidcSettings, Store
 from spark_producer.security.token import ENDLESS
-from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
+from tests.fakes.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 from tests.support.ports import free_ports
 
 CANARY = "canary-of-this-test"

@@ -10,9 +10,9 @@ import pytest
 from spark_producer.metrics import Levels, ProducerMetrics
 from spark_producer.metrics.names import CLIENT, NODE, OWN
 from spark_producer.protocol import METADATA, PRODUCE, messages
-from tests.stages.client_driver import Clock, Driver
-from tests.stages.metric_events import new_metrics
-from tests.stages.scripted_server import ALL_VERSIONS, Peer, ScriptedServer
+from tests.fakes.client_driver import Clock, Driver
+from tests.fakes.metric_events import new_metrics
+from tests.fakes.scripted_server import ALL_VERSIONS, Peer, ScriptedServer
 from tests.unit.network.test_client import MIB, produce, serve_metadata
 
 Drive = Callable[..., Driver]

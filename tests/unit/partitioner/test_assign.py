@@ -14,7 +14,7 @@ from spark_producer.partitioner import Assignment, Partitioner, TopicPartitions
 from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.columns import CheckedColumns, read_columns
-from tests.stages.partitioner_fakes import columns_of
+from tests.fakes.partitioner_fakes import columns_of
 
 HASHES_MOD_12 = {b"": 9, b"a": 4, b"key": 1, b"kafka": 4, b"test": 11}
 

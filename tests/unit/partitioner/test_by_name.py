@@ -9,7 +9,7 @@ from spark_producer.config import producer_config
 from spark_producer.errors import ConfigError
 from spark_producer.partitioner import Partitioner, make_partitioner, resolve_partitioner
 from spark_producer.partitioner.by_name import CHOICES, PartitionerRules
-from tests.stages.partitioner_fakes import FakeLoad, columns_of, topic_of
+from tests.fakes.partitioner_fakes import FakeLoad, columns_of, topic_of
 
 
 def made(name: str = "", load: FakeLoad | None = None, **options: object) -> Partitioner:

@@ -18,7 +18,7 @@ from spark_producer.errors import ConfigError, PartitionerError, RecordError
 from spark_producer.partitioner import Assignment, Partitioner, TopicPartitions, make_partitioner
 from spark_producer.partitioner.custom import CustomPartitioner, load_function
 from spark_producer.record.columns import CheckedColumns, read_columns
-from tests.stages.partitioner_fakes import columns_of, topic_of
+from tests.fakes.partitioner_fakes import columns_of, topic_of
 
 HERE = "tests.unit.partitioner.test_custom"
 

@@ -10,7 +10,7 @@ import numpy as np
 from spark_producer.config import producer_config
 from spark_producer.partitioner import describe_topic, make_partitioner
 from spark_producer.partitioner.round_robin import RoundRobinPartitioner
-from tests.stages.partitioner_fakes import assign, columns_of, rows_of, topic_of
+from tests.fakes.partitioner_fakes import assign, columns_of, rows_of, topic_of
 
 
 def from_zero() -> RoundRobinPartitioner:

@@ -12,7 +12,7 @@ from spark_producer.errors import ConfigError
 from spark_producer.partitioner import describe_topic
 from spark_producer.partitioner.sticky import StickyPartitioner
 from spark_producer.partitioner.topic import LoadView
-from tests.stages.partitioner_fakes import FakeLoad, FakeQueues, assign, rows_of, runs, topic_of
+from tests.fakes.partitioner_fakes import FakeLoad, FakeQueues, assign, rows_of, runs, topic_of
 
 
 def sticky(batch_size: int, seed: int = 1, load: LoadView | None = None) -> StickyPartitioner:

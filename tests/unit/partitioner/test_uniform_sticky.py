@@ -17,7 +17,7 @@ from spark_producer.partitioner import describe_topic
 from spark_producer.partitioner.batch_size_estimate import RECORD_FRAME
 from spark_producer.partitioner.topic import LoadView
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
-from tests.stages.partitioner_fakes import FakeLoad, FakeQueues, ScriptedRandom, assign, rows_of, runs, topic_of
+from tests.fakes.partitioner_fakes import FakeLoad, FakeQueues, ScriptedRandom, assign, rows_of, runs, topic_of
 
 
 def uniform(batch_size: int, seed: int = 1, load: LoadView | None = None) -> UniformStickyPartitioner:

@@ -14,8 +14,9 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
 from spark_producer.network.metadata_wait import PARTITION_GRACE
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import FakeClock, Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.waiting import wait_until
 
 PLACE = TopicPartition("t", 0)

@@ -16,9 +16,9 @@ from spark_producer.common.cluster import TRANSACTIONS
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionTimeout
 from spark_producer.producer import parts_of
 from spark_producer.sender.transactions.states import Operation, TxnState
-from tests.stages.hurry import RunningClock
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import DEADLINE, Runner
+from tests.fakes.accumulator_fakes import DEADLINE, Runner
+from tests.fakes.hurry import RunningClock
+from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.waiting import wait_until
 
 # The fixtures of the calls' own tests.

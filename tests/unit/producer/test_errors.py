@@ -12,8 +12,8 @@ import pytest
 from spark_producer import Producer
 from spark_producer.errors import BrokerError
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import DEADLINE, Runner
+from tests.fakes.accumulator_fakes import DEADLINE, Runner
+from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]

@@ -9,8 +9,8 @@ import pytest
 from spark_producer import Producer
 from spark_producer.errors import ProducerClosed, PyProducerError
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]

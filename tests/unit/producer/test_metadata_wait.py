@@ -14,9 +14,10 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, ConnectionFailed, TopicNotFound
 from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE
 from spark_producer.producer import parts_of
-from tests.stages.hurry import RunningClock
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import FakeClock, Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.hurry import RunningClock
+from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]

@@ -15,8 +15,8 @@ from spark_producer.errors import BufferExhausted, IllegalState, ProducerClosed,
 from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
 from spark_producer.producer import parts_of
 from spark_producer.record.codecs import Codec
-from tests.stages.hurry import impatient
-from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
+from tests.fakes.hurry import impatient
+from tests.fakes.scripted_cluster import ScriptedCluster, knowing_the_topic
 from tests.support.waiting import wait_until
 from tests.unit.metrics.test_names import JAVA, SEED
 

@@ -12,7 +12,7 @@ from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.broker.log.partition import Partition
 from spark_producer.errors import BrokerError
-from tests.stages.workbench import DEADLINE
+from tests.fakes.accumulator_fakes import DEADLINE
 from tests.support.read_back import read_topic
 
 NOT_ENOUGH_REPLICAS = 19

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ConnectionFailed
 from spark_producer.producer.outages import MIN_BETWEEN_LOSSES, REPORT_AFTER, Outages
-from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, stage
+from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, metadata_of, stage
 
 REFUSED = ConnectionFailed("cannot connect to host1:9092: Connection refused")
 

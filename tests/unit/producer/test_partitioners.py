@@ -15,9 +15,9 @@ from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import Node, TopicPartition
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.sender import KnownTopics, ProducerLoad
-from tests.stages.partitioner_fakes import topic_of
-from tests.stages.sender_stage import TOPIC, metadata_of, stage
-from tests.stages.workbench import DEADLINE, OTHER, TP, Runner, workbench
+from tests.fakes.accumulator_fakes import DEADLINE, OTHER, TP, Runner, workbench
+from tests.fakes.partitioner_fakes import topic_of
+from tests.fakes.sender_fakes import TOPIC, metadata_of, stage
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets
 from tests.support.waiting import wait_until

@@ -28,8 +28,8 @@ from spark_producer.errors import (
 from spark_producer.producer import parts_of
 from spark_producer.producer.internals import Parts
 from spark_producer.producer.producer import producer_of
-from tests.stages.hurry import RunningClock, impatient
-from tests.stages.workbench import Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.hurry import RunningClock, impatient
 from tests.support.ports import free_ports
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import Row, read_topic

@@ -10,10 +10,10 @@ import pytest
 from spark_producer import Producer
 from spark_producer.errors import AuthenticationFailed, PyProducerError
 from spark_producer.producer import parts_of
-from tests.stages.login_scripts import PASSWORD, REFUSALS, Refusal
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.scripted_server import ScriptedServer
-from tests.stages.workbench import DEADLINE, Runner
+from tests.fakes.accumulator_fakes import DEADLINE, Runner
+from tests.fakes.login_scripts import PASSWORD, REFUSALS, Refusal
+from tests.fakes.scripted_cluster import ScriptedCluster
+from tests.fakes.scripted_server import ScriptedServer
 from tests.support.waiting import wait_until
 
 Start = Callable[..., Producer]

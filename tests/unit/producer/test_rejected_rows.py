@@ -27,7 +27,7 @@ from spark_producer.record import header_column
 from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import Rejected, RejectedRows, RowErrorKind, RowErrors
-from tests.stages.scripted_cluster import ScriptedCluster
+from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.unit.producer.rejected_rows import (
     COUNTS,
     FIRST,

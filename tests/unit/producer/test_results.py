@@ -15,8 +15,8 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout, PyProducerError, RecordsRefused
 from spark_producer.metrics import OffsetRange
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.waiting import wait_until
 from tests.unit.producer.rows import table
 

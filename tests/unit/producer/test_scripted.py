@@ -28,9 +28,10 @@ from spark_producer.errors import (
 from spark_producer.producer import parts_of
 from spark_producer.producer.internals import MAX_SLEEP_S
 from spark_producer.protocol import PRODUCE
-from tests.stages.hurry import impatient
-from tests.stages.scripted_cluster import SERVERS, ScriptedCluster, knowing_the_topic
-from tests.stages.workbench import FakeClock, Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.hurry import impatient
+from tests.fakes.scripted_cluster import SERVERS, ScriptedCluster, knowing_the_topic
 from tests.support.waiting import wait_until
 from tests.unit.producer.rows import FULL, table
 

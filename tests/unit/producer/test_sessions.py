@@ -15,7 +15,7 @@ from spark_producer.metrics.names import CLIENT
 from spark_producer.network import Client
 from spark_producer.producer.internals import Parts
 from spark_producer.producer.producer import producer_of
-from tests.stages.hurry import RunningClock
+from tests.fakes.hurry import RunningClock
 from tests.support.certificates import Certificates
 
 PASSWORD = "session-pw-canary"

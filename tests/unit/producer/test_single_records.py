@@ -25,8 +25,8 @@ from spark_producer.record.codecs import Codec
 from spark_producer.record.columns import read_columns
 from spark_producer.record.send_arguments import read_record
 from spark_producer.sender import ProducerLoad
-from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import Bench, workbench
+from tests.fakes.accumulator_fakes import Bench, workbench
+from tests.fakes.scripted_cluster import ScriptedCluster
 
 Start = Callable[..., Producer]
 TOPIC = describe_topic("t", (1, 1, 2, 1, 2))

@@ -18,7 +18,7 @@ from spark_producer.cli.connection_args import connection_settings
 from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config import producer_config
 from spark_producer.record.codecs import Codec
-from tests.stages.workbench import DEADLINE, values_of, workbench
+from tests.fakes.accumulator_fakes import DEADLINE, values_of, workbench
 
 COUNT = 120
 PARTITIONERS = ["uniform_sticky", "sticky", "sticky_without_keys", "round_robin", "murmur2_random"]

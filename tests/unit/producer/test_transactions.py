@@ -33,9 +33,9 @@ from spark_producer.producer import parts_of
 from spark_producer.producer.transactions import Transactions
 from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 from spark_producer.sender.transactions.states import TxnState
-from tests.stages.hurry import impatient
-from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
-from tests.stages.workbench import Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.hurry import impatient
+from tests.fakes.scripted_cluster import ScriptedCluster, knowing_the_topic
 from tests.support.waiting import wait_until
 
 TID = "orders-1"

@@ -15,7 +15,7 @@ from spark_producer.errors import (
 )
 from spark_producer.protocol import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Connection, ConnectionState, messages
 from spark_producer.protocol.connection import MAX_BYTES_BEFORE_OPEN
-from tests.stages.scripted_login import ScriptedLogin
+from tests.fakes.scripted_login import ScriptedLogin
 from tests.unit.protocol.test_connection import answer, asked, feed, send_metadata, versions_body
 
 MODERN = {3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}

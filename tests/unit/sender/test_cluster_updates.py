@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stages.sender_stage import metadata_of
+from tests.fakes.sender_fakes import metadata_of
 from tests.unit.sender.test_metadata import NOW, learn, metadata
 
 

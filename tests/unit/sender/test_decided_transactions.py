@@ -12,7 +12,7 @@ from spark_producer.errors import (
     UnsupportedVersion,
 )
 from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
-from tests.stages.transaction_stage import LOST, TransactionStage
+from tests.fakes.transaction_fakes import LOST, TransactionStage
 from tests.unit.sender.transactions.test_manager import in_transaction
 
 BOTH_STYLES = pytest.mark.parametrize("implicit", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from spark_producer.accumulator import BatchState
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import ConnectionFailed, DeliveryTimeout
-from tests.stages.sender_stage import (
+from tests.fakes.sender_fakes import (
     answer_to,
     first_letters,
     in_flight,

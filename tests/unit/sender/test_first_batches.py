@@ -11,7 +11,7 @@ from spark_producer.accumulator.drainer import UNKNOWN_PRODUCER_AFTER
 from spark_producer.errors import ConnectionFailed
 from spark_producer.sender import ClientRequest
 from spark_producer.sender.identity import LAST_EPOCH
-from tests.stages.sender_stage import (
+from tests.fakes.sender_fakes import (
     TOPIC,
     Stage,
     answer_to,
@@ -21,7 +21,7 @@ from tests.stages.sender_stage import (
     sent_in,
     stage,
 )
-from tests.stages.simulated_cluster import Log, numbers_in
+from tests.fakes.simulated_cluster import Log, numbers_in
 
 IN_FLIGHT = 5
 TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 7, 10, 19, 29, 45, 46

@@ -6,7 +6,7 @@ import pytest
 
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import BrokerError, ConnectionFailed, UnsupportedVersion
-from tests.stages.sender_stage import (
+from tests.fakes.sender_fakes import (
     TOPIC,
     answer_to,
     batches_of,

@@ -11,9 +11,9 @@ from spark_producer.errors import IllegalState, TransactionAbortable
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, read_header
 from spark_producer.sender.transactions.partitions import PreparedResult
 from spark_producer.sender.transactions.states import TxnCall, TxnState
-from tests.stages.sender_stage import TOPIC
-from tests.stages.transaction_stage import LOST, TID, TransactionStage, transaction_stage
-from tests.stages.workbench import values_in
+from tests.fakes.accumulator_fakes import values_in
+from tests.fakes.sender_fakes import TOPIC
+from tests.fakes.transaction_fakes import LOST, TID, TransactionStage, transaction_stage
 
 PLACES = [TopicPartition(TOPIC, partition) for partition in range(3)]
 

@@ -10,8 +10,8 @@ from spark_producer.record.batch_v2 import check_crc, read_header
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender.identity import LAST_EPOCH, ProducerIdentity
 from spark_producer.sender.sequences import Sequencer
-from tests.stages.sender_stage import acquaint
-from tests.stages.workbench import TP, Bench, workbench
+from tests.fakes.accumulator_fakes import TP, Bench, workbench
+from tests.fakes.sender_fakes import acquaint
 
 LAST = 2**31 - 1
 

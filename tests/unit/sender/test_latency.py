@@ -18,8 +18,8 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
 from spark_producer.sender import ClientRequest
-from tests.stages.sender_stage import TOPIC, Stage, stage
-from tests.stages.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster, copied_records
+from tests.fakes.sender_fakes import TOPIC, Stage, stage
+from tests.fakes.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster, copied_records
 from tests.support.campaigns import sample_and_campaign
 
 DELIVERY_TIMEOUT = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.sender.transactions.states import TxnCall, TxnState
-from tests.stages.transaction_stage import TransactionStage
+from tests.fakes.transaction_fakes import TransactionStage
 from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
 

@@ -23,7 +23,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader
 from spark_producer.sender import ClientRequest
-from tests.stages.sender_stage import TOPIC, Sent, Stage, acquaint, metadata_of, sent_in, stage
+from tests.fakes.sender_fakes import TOPIC, Sent, Stage, acquaint, metadata_of, sent_in, stage
 
 PARTITIONS = 3
 MAX_IN_FLIGHT = 5

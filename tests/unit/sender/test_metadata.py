@@ -7,7 +7,7 @@ import pytest
 from spark_producer.common.cluster import Node, TopicPartition
 from spark_producer.protocol.messages import MetadataRequest, MetadataResponse
 from spark_producer.sender import Metadata
-from tests.stages.sender_stage import BACKOFF, MAX_AGE, backoff, metadata_of
+from tests.fakes.sender_fakes import BACKOFF, MAX_AGE, backoff, metadata_of
 
 NOW = 5000.0
 

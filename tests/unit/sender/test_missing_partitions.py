@@ -20,9 +20,9 @@ from spark_producer.sender.missing_partitions import (
     MissingPartitions,
 )
 from spark_producer.sender.transactions.states import TxnCall, TxnState
-from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, sent_in, stage
-from tests.stages.transaction_stage import Answer
-from tests.stages.workbench import rows_of
+from tests.fakes.accumulator_fakes import rows_of
+from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, metadata_of, sent_in, stage
+from tests.fakes.transaction_fakes import Answer
 from tests.unit.sender.transactions.test_manager import in_transaction
 
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)

@@ -7,7 +7,7 @@ import pytest
 from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
 from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.record.batch_v2 import MAGIC, batches, check_crc
-from tests.stages.sender_stage import TOPIC, sent_in, stage
+from tests.fakes.sender_fakes import TOPIC, sent_in, stage
 
 
 def test_pr1_a_partition_has_exactly_one_batch_of_v2() -> None:

@@ -9,7 +9,7 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, RecordsRefused, TopicNotFound
 from spark_producer.protocol import METADATA
 from spark_producer.protocol.messages import BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, ProduceResponse
-from tests.stages.sender_stage import (
+from tests.fakes.sender_fakes import (
     BACKOFF,
     TOPIC,
     answer_to,

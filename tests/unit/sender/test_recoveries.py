@@ -10,7 +10,7 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.errors import ConnectionFailed, ProducerClosed
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.sender.identity import LAST_EPOCH
-from tests.stages.sender_stage import BACKOFF, TOPIC, Stage, answer_to, in_flight, metadata_of, sent_in, stage
+from tests.fakes.sender_fakes import BACKOFF, TOPIC, Stage, answer_to, in_flight, metadata_of, sent_in, stage
 
 TOO_LARGE, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 10, 29, 45, 46
 

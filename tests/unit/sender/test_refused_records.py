@@ -18,9 +18,9 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.codecs import Codec
-from tests.stages.choosy_partition import STALE_EPOCH, ChoosyPartition, carry_out
-from tests.stages.sender_stage import TOPIC, Stage, answer_to, sent_in, stage
-from tests.stages.workbench import TP, rows_of
+from tests.fakes.accumulator_fakes import TP, rows_of
+from tests.fakes.choosy_partition import STALE_EPOCH, ChoosyPartition, carry_out
+from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, sent_in, stage
 
 CODES = (Code.INVALID_RECORD, Code.INVALID_TIMESTAMP, Code.MESSAGE_TOO_LARGE)
 

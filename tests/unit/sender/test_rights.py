@@ -11,7 +11,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, TopicNotFound
 from spark_producer.network.metadata_wait import TopicWait
 from spark_producer.protocol.messages import InitProducerIdResponse
-from tests.stages.sender_stage import TOPIC, answer_to, first_letters, in_flight, metadata_of, sent_in, stage
+from tests.fakes.sender_fakes import TOPIC, answer_to, first_letters, in_flight, metadata_of, sent_in, stage
 
 OUT_OF_ORDER = Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 

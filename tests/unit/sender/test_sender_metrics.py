@@ -8,8 +8,8 @@ from spark_producer.metrics import Levels, Snapshot
 from spark_producer.metrics.names import CLIENT, OWN, TOPIC
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec
-from tests.stages.sender_stage import TOPIC as NAME
-from tests.stages.sender_stage import Stage, answer_to, in_flight, stage
+from tests.fakes.sender_fakes import TOPIC as NAME
+from tests.fakes.sender_fakes import Stage, answer_to, in_flight, stage
 
 NOT_LEADER, MESSAGE_TOO_LARGE, INVALID_RECORD, CLUSTER_AUTHORIZATION = 6, 10, 87, 31
 

@@ -9,7 +9,7 @@ from spark_producer.errors import ConnectionFailed
 from spark_producer.metrics.write_report import WriteReport
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdResponse, MetadataRequest, ProduceRequest
-from tests.stages.sender_stage import (
+from tests.fakes.sender_fakes import (
     BACKOFF,
     MAX_AGE,
     TOPIC,

@@ -31,8 +31,8 @@ from spark_producer.record.batch_v2 import NO_SEQUENCE
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender import ClientRequest
 from spark_producer.sender.identity import LAST_EPOCH
-from tests.stages.sender_stage import TOPIC, acquaint, metadata_of, stage
-from tests.stages.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
+from tests.fakes.sender_fakes import TOPIC, acquaint, metadata_of, stage
+from tests.fakes.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
 
 PARTITIONS = 2
 NODES = (1, 2)

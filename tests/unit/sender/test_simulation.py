@@ -16,9 +16,9 @@ import pytest
 from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted
-from tests.stages.sender_stage import TOPIC, Stage, stage
-from tests.stages.simulated_cluster import SimulatedCluster
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.sender_fakes import TOPIC, Stage, stage
+from tests.fakes.simulated_cluster import SimulatedCluster
 from tests.support.campaigns import sample_and_campaign
 
 DELIVERY_TIMEOUT = 2.0

@@ -7,7 +7,7 @@ from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata
 from spark_producer.sender.stale_leader_epochs import MAX_BROKER_LAG_S
-from tests.stages.sender_stage import MAX_AGE, TOPIC, answer_to, metadata_of, stage
+from tests.fakes.sender_fakes import MAX_AGE, TOPIC, answer_to, metadata_of, stage
 
 NOW = 5000.0
 NOT_LEADER = 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.stages.sender_stage import MAX_AGE, metadata_of
+from tests.fakes.sender_fakes import MAX_AGE, metadata_of
 from tests.unit.sender.test_metadata import NOW, ask, learn, metadata
 
 

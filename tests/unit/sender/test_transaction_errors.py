@@ -20,9 +20,9 @@ from spark_producer.errors import (
 )
 from spark_producer.sender.transactions.errors import ACTIONS, ErrorAction, TxnRequest, action_for
 from spark_producer.sender.transactions.states import TxnCall, TxnState
-from tests.stages import transaction_stage as transaction_stage_module
-from tests.stages.coordinator_answers import coordinated, words_of
-from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
+from tests.fakes import transaction_fakes as transaction_stage_module
+from tests.fakes.coordinator_answers import coordinated, words_of
+from tests.fakes.transaction_fakes import LOST, TransactionStage, transaction_stage
 from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
 RETRIABLE = [code for code in Code if Action.RETRY in code.action]

@@ -16,9 +16,9 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerFenced, TransactionAbortable
 from spark_producer.sender.transactions.manager import TransactionManager
 from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
-from tests.stages.sender_stage import TOPIC, Stage, stage
-from tests.stages.simulated_coordinator import LAST_EPOCH, TransactionalCluster
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.sender_fakes import TOPIC, Stage, stage
+from tests.fakes.simulated_coordinator import LAST_EPOCH, TransactionalCluster
 from tests.support.campaigns import sample_and_campaign
 
 QUANTUM = 0.06

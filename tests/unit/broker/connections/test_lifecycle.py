@@ -34,8 +34,8 @@ from spark_producer.protocol import (
     encode_request,
     messages,
 )
-from tests.stages.disk import Disk
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.disk import Disk
+from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.handler_calls import context_of
 

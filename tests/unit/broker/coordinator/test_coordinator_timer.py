@@ -11,7 +11,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import API_VERSIONS, END_TXN, FETCH, INIT_PRODUCER_ID, PRODUCE, messages
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
-from tests.stages.raw_client import DEADLINE, RawClient
+from tests.fakes.raw_client import DEADLINE, RawClient
 from tests.unit.broker.batches import make_batch
 
 LONG_MS = int(DEADLINE * 10_000)

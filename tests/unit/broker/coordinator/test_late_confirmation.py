@@ -11,7 +11,7 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.coordinator.transaction_requests import IMPLICIT, begin, committed, end, initialize, state
 from tests.unit.broker.handler_calls import BROKER
 

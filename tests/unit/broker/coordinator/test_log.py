@@ -26,7 +26,7 @@ from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.coordinator.transactions import Transaction, TransactionState
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, CorruptRecord
-from tests.stages.disk import Disk
+from tests.fakes.disk import Disk
 
 ONGOING = Transaction(
     7,

@@ -28,7 +28,7 @@ from spark_producer.protocol import (
     encode_response,
     messages,
 )
-from tests.stages.disk import Disk
+from tests.fakes.disk import Disk
 from tests.unit.broker.coordinator.conftest import Broker
 from tests.unit.broker.coordinator.group_requests import (
     assignment,

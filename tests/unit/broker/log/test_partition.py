@@ -13,7 +13,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT
 from spark_producer.record.checksum import crc32c
-from tests.stages.disk import Disk
+from tests.fakes.disk import Disk
 from tests.unit.broker.batches import make_batch
 
 LIMIT = 10_000

@@ -23,7 +23,7 @@ from spark_producer.broker.metrics.server import MAX_REQUEST_BYTES, fetch_metric
 from spark_producer.broker.metrics.snapshot import plan_readings
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.errors import ConnectionFailed
-from tests.stages.memory_storage import MemoryStorage
+from tests.fakes.memory_storage import MemoryStorage
 from tests.support.waiting import wait_until
 
 SECONDS = 10.0

@@ -21,7 +21,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.protocol import SASL_AUTHENTICATE, SASL_HANDSHAKE, messages
 from spark_producer.security.plain import plain
 from spark_producer.security.scram import scram
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 from tests.unit.broker.handler_calls import context_of
 
 PASSWORD = "pw, with = and Ⅷ"

@@ -28,7 +28,7 @@ from spark_producer.protocol import (
     AnyApi,
     messages,
 )
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 from tests.unit.broker.security.secured_broker import PASSWORD, PairedBroker, PairedClient, log_in, over_tls
 
 HANDSHAKE = messages.SaslHandshakeRequest("PLAIN")

@@ -19,7 +19,7 @@ from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.broker.security.unauthenticated import LOGIN_TIMEOUT_S
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, SASL_HANDSHAKE, messages
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.security.secured_broker import HOST, PairedBroker, PairedClient, log_in, over_tls
 

@@ -24,8 +24,8 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches, check_crc, read_header
 from spark_producer.record.control import EndMarker, end_marker_batch
-from tests.stages.memory_storage import MemoryStorage
-from tests.stages.small_tiers import HeldTiers, PromptTiers
+from tests.fakes.memory_storage import MemoryStorage
+from tests.fakes.small_tiers import HeldTiers, PromptTiers
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.test_layout import PACKAGE, ROOT
 

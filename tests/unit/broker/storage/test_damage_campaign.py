@@ -25,7 +25,7 @@ from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.record.batch_v2 import batches
-from tests.stages.small_tiers import settle
+from tests.fakes.small_tiers import settle
 from tests.support.campaigns import sample_and_campaign
 from tests.unit.broker.batches import make_batch
 

@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.errors import ConfigError
-from tests.stages.raw_client import DEADLINE
+from tests.fakes.raw_client import DEADLINE
 
 HOLD = """
 import os, sys

@@ -18,7 +18,7 @@ from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
-from tests.stages.small_tiers import collect, settle
+from tests.fakes.small_tiers import collect, settle
 from tests.unit.broker.batches import make_batch, make_record, sealed
 
 

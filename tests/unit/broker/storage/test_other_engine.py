@@ -10,9 +10,9 @@ import pytest
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, LIST_OFFSETS, PRODUCE, decoded_records, messages
+from tests.fakes.memory_storage import MemoryStorage
+from tests.fakes.raw_client import RawClient
 from tests.interop.broker_records import assert_holds, read, records_of_every_kind, write
-from tests.stages.memory_storage import MemoryStorage
-from tests.stages.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import FOREVER, fetch
 from tests.unit.broker.unconfirmed_broker import UnconfirmedBroker, produce, results

@@ -18,7 +18,7 @@ from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError
-from tests.stages.disk import Disk
+from tests.fakes.disk import Disk
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.handler_calls import context_of
 from tests.unit.broker.storage.test_segment_log import append, files, read_all

@@ -17,7 +17,7 @@ from spark_producer.broker.storage.segments.segment import INDEX_INTERVAL
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
-from tests.stages.disk import Disk
+from tests.fakes.disk import Disk
 from tests.unit.broker.batches import filler_batch as make_batch
 
 MIB = 1024 * 1024

@@ -14,7 +14,7 @@ from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
-from tests.stages.scripted_client import TIMEOUT_S, ScriptedClient, brokers_of
+from tests.fakes.scripted_client import TIMEOUT_S, ScriptedClient, brokers_of
 
 OURS = TransactionSpan(7, "rows", 0, 100, 109)
 COMPLETE, PREPARE = "CompleteCommit", "PrepareCommit"

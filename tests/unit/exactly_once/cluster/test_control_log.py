@@ -18,7 +18,7 @@ from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, F
 from spark_producer.record.batch_v2 import assign_base_offset
 from spark_producer.record.small_batch import encode_few
 from spark_producer.record.transaction_stamp import stamp
-from tests.stages.scripted_client import ScriptedClient, brokers_of
+from tests.fakes.scripted_client import ScriptedClient, brokers_of
 from tests.unit.record.control_batches import marker
 
 PARTITION_0 = TopicPartition("commits", 0)

@@ -26,7 +26,7 @@ from spark_producer.protocol import (
     PRODUCE,
     messages,
 )
-from tests.stages.scripted_client import ScriptedClient, brokers_of
+from tests.fakes.scripted_client import ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import CONTROL, OURS, RECORD, Log, described, ended, producing
 
 

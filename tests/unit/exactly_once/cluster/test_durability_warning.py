@@ -12,7 +12,7 @@ from spark_producer.exactly_once.cluster import durability_warning
 from spark_producer.exactly_once.cluster.control_topic import COORDINATORS_TOPIC
 from spark_producer.protocol import DESCRIBE_CONFIGS, messages
 from tests.conftest import Broker
-from tests.stages.scripted_client import LOST, ScriptedClient, brokers_of
+from tests.fakes.scripted_client import LOST, ScriptedClient, brokers_of
 from tests.support.filled_tasks import batch, inline, settings
 
 

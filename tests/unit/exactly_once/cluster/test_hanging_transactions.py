@@ -18,7 +18,7 @@ from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
 from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers, find_lost_markers
 from spark_producer.protocol import API_VERSIONS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
-from tests.stages.scripted_client import LOST, ScriptedClient, brokers_of
+from tests.fakes.scripted_client import LOST, ScriptedClient, brokers_of
 
 ROWS, ELSEWHERE, CONTROL = (
     TopicPartition("rows", 0),

@@ -13,7 +13,7 @@ from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.protocol.commands import FencedOff, Indeterminate
 from spark_producer.protocol import PRODUCE
-from tests.stages.scripted_client import LOST, TIMEOUT_S, ScriptedClient, brokers_of
+from tests.fakes.scripted_client import LOST, TIMEOUT_S, ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import OURS, ROWS, Log, batches
 
 

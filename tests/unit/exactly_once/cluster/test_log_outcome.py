@@ -29,7 +29,7 @@ from spark_producer.protocol.messages import (
     ListOffsetsTopicResponse,
 )
 from spark_producer.record.control import EndMarker, end_marker_batch
-from tests.stages.scripted_client import ScriptedClient, brokers_of
+from tests.fakes.scripted_client import ScriptedClient, brokers_of
 
 PRODUCER, MARKER = 7, 10
 SPAN = TransactionSpan(PRODUCER, "orders", 0, 0, MARKER - 1)

@@ -27,7 +27,7 @@ from spark_producer.protocol import (
     LIST_TRANSACTIONS,
     messages,
 )
-from tests.stages.scripted_client import NOW_MS, ScriptedClient, brokers_of
+from tests.fakes.scripted_client import NOW_MS, ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import described
 
 ROWS = TopicPartition("rows", 0)

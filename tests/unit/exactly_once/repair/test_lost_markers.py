@@ -12,7 +12,7 @@ from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlL
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers, find_lost_markers
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
-from tests.stages.scripted_client import ScriptedClient, brokers_of
+from tests.fakes.scripted_client import ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import CONTROL, OURS, ROWS, described, producing
 
 TASK = TaskTransaction(

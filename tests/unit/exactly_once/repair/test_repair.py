@@ -14,7 +14,7 @@ from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.repair import repair as mending
 from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers
 from spark_producer.protocol import WRITE_TXN_MARKERS, messages
-from tests.stages.scripted_client import ScriptedClient
+from tests.fakes.scripted_client import ScriptedClient
 
 KNOWN = LostMarker(TopicPartition("rows", 0), 8, 3, 5, 50, False)
 UNKNOWN = LostMarker(TopicPartition("rows", 1), 9, 1, 5, 7, None)

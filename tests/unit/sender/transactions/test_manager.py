@@ -18,8 +18,8 @@ from spark_producer.sender.transactions.states import (
     TxnState,
     transition,
 )
-from tests.stages.sender_stage import TOPIC
-from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
+from tests.fakes.sender_fakes import TOPIC
+from tests.fakes.transaction_fakes import LOST, TransactionStage, transaction_stage
 
 CONCURRENT = 51
 OFFSETS = GroupOffsets(ConsumerGroup("readers", 3, "member"), {TopicPartition("in", 0): GroupOffset(17, 2, "note")})

@@ -15,7 +15,7 @@ from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import batches, check_crc, read_header
-from tests.stages.small_tiers import settle
+from tests.fakes.small_tiers import settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import filler_batch
 

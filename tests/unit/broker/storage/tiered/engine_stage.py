@@ -10,7 +10,7 @@ from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.record.batch_v2 import batches, read_header
-from tests.stages.small_tiers import SMALL_TIERS, settle
+from tests.fakes.small_tiers import SMALL_TIERS, settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import filler_batch
 

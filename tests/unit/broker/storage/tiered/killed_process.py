@@ -15,7 +15,7 @@ from spark_producer.broker.storage.tiered import TieredOptions
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
-from tests.stages.small_tiers import SmallTiers, settle
+from tests.fakes.small_tiers import SmallTiers, settle
 from tests.support.waiting import retry
 from tests.unit.broker.batches import filler_batch
 

@@ -22,7 +22,7 @@ from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.record.batch_v2 import assign_base_offset, read_header
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
 from tests.unit.broker.batches import filler_batch
 
 LOG, OTHER = 7, 8

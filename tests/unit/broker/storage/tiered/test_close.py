@@ -12,7 +12,7 @@ from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import ConfigError
-from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_TIERS
+from tests.fakes.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_TIERS
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, ENTRY_LOGS, EngineStage

@@ -6,7 +6,7 @@ import random
 
 from spark_producer.broker.storage.tiered.counters import CursorCounters
 from spark_producer.broker.storage.tiered.cursors import IDLE_S, MAX_ACTIVE_LAG, MAX_READERS, Cursors
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, ReadStage, batches_from, end_of
 
 

@@ -18,7 +18,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.record.control import EndMarker, end_marker_batch
-from tests.stages.small_tiers import SMALL_TIERS, PromptTiers
+from tests.fakes.small_tiers import SMALL_TIERS, PromptTiers
 from tests.unit.broker.batches import filler_batch
 
 PARTITIONS = 3

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, merge_extents
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
-from tests.stages.small_tiers import JOURNAL_FILES, settle
+from tests.fakes.small_tiers import JOURNAL_FILES, settle
 from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, EngineStage
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, HEADER_SIZE
-from tests.stages.small_tiers import collect as collect_all
+from tests.fakes.small_tiers import collect as collect_all
 from tests.unit.broker.storage.tiered.engine_stage import KIB, LEDGERS, EngineStage
 
 NOTHING = TopicSettings(retention_bytes=0)

@@ -11,7 +11,7 @@ import pytest
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.record.batch_v2 import batches, read_header
-from tests.stages.small_tiers import SMALL_TIERS, collect, settle
+from tests.fakes.small_tiers import SMALL_TIERS, collect, settle
 from tests.unit.broker.batches import filler_batch
 
 LOGS = 2

@@ -19,7 +19,7 @@ from spark_producer.broker.storage.tiered.entry_log import EntryPosition, NewEnt
 from spark_producer.errors import ConfigError
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
-from tests.stages.small_tiers import collect, settle
+from tests.fakes.small_tiers import collect, settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import filler_batch
 from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, KIB, EngineStage

@@ -12,7 +12,7 @@ from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.journal import space
 from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
-from tests.stages.small_tiers import SMALL_TIERS
+from tests.fakes.small_tiers import SMALL_TIERS
 from tests.support.disk_script import Call
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.waiting import wait_until

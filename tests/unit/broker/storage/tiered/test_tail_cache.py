@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_producer.broker.storage.tiered.counters import TailCounters
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER
 
 ALL = 1 << 30

@@ -18,7 +18,7 @@ from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.options import options_of
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
-from tests.stages.raw_client import RawClient
+from tests.fakes.raw_client import RawClient
 from tests.support.waiting import retry, wait_until
 from tests.unit.broker.batches import filler_batch
 from tests.unit.broker.test_cursors_of_groups import Peer

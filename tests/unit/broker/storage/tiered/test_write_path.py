@@ -14,7 +14,7 @@ from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.journal import JournalRecord
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
-from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_JOURNAL, settle
+from tests.fakes.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_JOURNAL, settle
 from tests.unit.broker.storage.tiered.crash_runs import killed
 from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, ENTRY_LOGS, KIB, EngineStage
 

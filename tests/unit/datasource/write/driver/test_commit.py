@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.datasource.write.driver.commit import TaskReport, abort, commit
 from spark_producer.metrics import Levels, OffsetRange, WriteReport
-from tests.stages.metric_events import everything_once, new_metrics
+from tests.fakes.metric_events import everything_once, new_metrics
 
 
 def task(first: int) -> TaskReport:

@@ -7,7 +7,7 @@ import math
 
 from spark_producer.datasource.write.driver.summary import MAX_NODES, MAX_PARTITIONS, describe, to_json
 from spark_producer.metrics import Levels, OffsetRange, ProducerMetrics, Snapshot, WriteReport
-from tests.stages.metric_events import drain, everything_once, new_metrics
+from tests.fakes.metric_events import drain, everything_once, new_metrics
 
 REPORT = WriteReport({("b", 0): OffsetRange(7, 8, 2), ("a", 0): OffsetRange(20, 29, 10)}, 12345, 2_000_000, 3, 2, 4)
 

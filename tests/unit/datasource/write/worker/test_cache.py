@@ -5,8 +5,8 @@ from __future__ import annotations
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.datasource.write.worker.cache import MAX_IDLE_S, MAX_PRODUCERS, ProducerCache
-from tests.stages.pool_bench import free_buffers
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
+from tests.fakes.pool_fakes import free_buffers
 
 
 class FakeProducer:

@@ -32,7 +32,7 @@ from spark_producer.exactly_once.protocol.task_messages import (
 )
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer
-from tests.stages.held_producer import ROW_BYTES, HeldProducer
+from tests.fakes.held_producer import ROW_BYTES, HeldProducer
 
 FENCING = ProducerIdAndEpoch(1, 5)
 NEXT = ProducerIdAndEpoch(1, 7)

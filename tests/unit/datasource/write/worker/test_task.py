@@ -16,7 +16,7 @@ from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.jvm_socket import JvmConnection
 from spark_producer.errors import BrokerError
 from spark_producer.producer import parts_of
-from tests.stages.scripted_cluster import SERVERS, ScriptedCluster
+from tests.fakes.scripted_cluster import SERVERS, ScriptedCluster
 from tests.support.waiting import wait_until
 
 

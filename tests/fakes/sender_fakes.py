@@ -27,8 +27,8 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest, Metadata, Sender, SenderSettings, SenderStep
-from tests.stages.metric_events import new_metrics
-from tests.stages.workbench import TP, Bench, values_in, workbench
+from tests.fakes.accumulator_fakes import TP, Bench, values_in, workbench
+from tests.fakes.metric_events import new_metrics
 
 TOPIC = TP.topic
 BACKOFF = 0.1

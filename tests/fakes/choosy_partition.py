@@ -14,8 +14,8 @@ from spark_producer.protocol.messages import BatchIndexAndErrorMessage, ProduceP
 from spark_producer.protocol.messages import ProduceTopicResponse as TopicResponse
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.sender import ClientRequest
-from tests.stages.sender_stage import TOPIC, Stage, metadata_of
-from tests.stages.workbench import values_in
+from tests.fakes.accumulator_fakes import values_in
+from tests.fakes.sender_fakes import TOPIC, Stage, metadata_of
 
 INVALID_RECORD, INVALID_TIMESTAMP, TOO_LARGE, OUT_OF_ORDER, STALE_EPOCH = 87, 32, 10, 45, 47
 IN_FLIGHT = 5

@@ -28,8 +28,8 @@ from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest
 from spark_producer.sender.transactions.manager import TransactionManager
 from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
-from tests.stages.coordinator_answers import coordinated, words_of
-from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, stage
+from tests.fakes.coordinator_answers import coordinated, words_of
+from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, metadata_of, stage
 
 TID = "orders-1"
 LOST = ConnectionFailed("cut")

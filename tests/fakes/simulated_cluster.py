@@ -24,7 +24,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest
-from tests.stages.sender_stage import TOPIC, Stage, metadata_of
+from tests.fakes.sender_fakes import TOPIC, Stage, metadata_of
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_ENOUGH_AFTER, REFUSED = 6, 7, 10, 19, 20, 87
 NO_RIGHT = 29

@@ -20,9 +20,9 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import BatchHeader
-from tests.stages.coordinator_answers import coordinated
-from tests.stages.sender_stage import TOPIC, Stage
-from tests.stages.simulated_cluster import Flight, Log, SimulatedCluster
+from tests.fakes.coordinator_answers import coordinated
+from tests.fakes.sender_fakes import TOPIC, Stage
+from tests.fakes.simulated_cluster import Flight, Log, SimulatedCluster
 
 CONCURRENT, NOT_COORDINATOR, FENCED, STALE, BAD_STATE = 51, 16, 90, 47, 48
 LAST_EPOCH = 32766

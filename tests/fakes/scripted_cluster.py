@@ -36,9 +36,9 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import read_header
-from tests.stages.coordinator_answers import coordinated, words_of
-from tests.stages.sender_stage import metadata_of
-from tests.stages.workbench import DEADLINE, values_in
+from tests.fakes.accumulator_fakes import DEADLINE, values_in
+from tests.fakes.coordinator_answers import coordinated, words_of
+from tests.fakes.sender_fakes import metadata_of
 from tests.support.waiting import wait_until
 
 SERVERS = "broker:9092"

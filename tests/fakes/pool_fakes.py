@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 
 from spark_producer.accumulator.pool import BufferPool, Monitor, new_memory
-from tests.stages.workbench import FakeClock, Runner
+from tests.fakes.accumulator_fakes import Runner
+from tests.fakes.fake_clock import FakeClock
 from tests.support.waiting import wait_until
 
 TOTAL, POOLABLE = 1000, 100

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from spark_producer.protocol.messages import ProducePartitionResponse
 from spark_producer.record.batch_v2 import read_header
-from tests.stages.simulated_cluster import numbers_in
+from tests.fakes.simulated_cluster import numbers_in
 
 TOO_LARGE, OUT_OF_ORDER, DUPLICATE, STALE_EPOCH, UNKNOWN_PRODUCER_ID = 10, 45, 46, 47, 59
 SPACE = 1 << 31

@@ -1,4 +1,4 @@
-"""What the tests of accumulator and sender share: a clock that stands still, columns in one line, a foreign decoder.
+"""What the tests of accumulator and sender share: an accumulator by a clock that stands still, columns in one line, a decoder.
 
 Owns: threads whose outcome is waited for.
 Must not know: what is tested.
@@ -35,27 +35,12 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import CompressionRatios
+from tests.fakes.fake_clock import FakeClock
 
 DEADLINE = 20.0
 TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
 NODE = 1
-
-
-class FakeClock:
-    """Seconds that pass only when a test says so."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-        self.calls = 0
-
-    def __call__(self) -> float:
-        self.calls += 1
-        return self.now
-
-    def advance(self, seconds: float) -> float:
-        self.now += seconds
-        return self.now
 
 
 class Runner(threading.Thread):

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from greenlet import getcurrent, greenlet
 
 from spark_producer.accumulator.pool import Monitor
-from tests.stages.workbench import FakeClock
+from tests.fakes.fake_clock import FakeClock
 
 Order = Literal["go", "expire", "interrupt", "fail", "end"]
 """Run on; wake up because the time is over; be interrupted by a signal; fail where failing is possible; give up."""

@@ -11,7 +11,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError, TlsFailed
 from spark_producer.protocol import SASL_AUTHENTICATE, SASL_HANDSHAKE, messages
 from spark_producer.security import SaslSettings, SecuritySettings
-from tests.stages.scripted_server import Peer, Script
+from tests.fakes.scripted_server import Peer, Script
 
 PASSWORD = "app-pw-canary"
 PLAIN_LOGIN = SecuritySettings(sasl=SaslSettings("PLAIN", "app", Secret(PASSWORD)))
