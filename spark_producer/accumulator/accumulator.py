@@ -55,14 +55,13 @@ class RecordAccumulator:
         self.incomplete = IncompleteBatches(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
         self._queues, self._failures = self.incomplete.queues, self.incomplete.failures
         self._limits = TopicLimits(batch_size)
-        readiness = Readiness(linger=linger, keep_order=keep_order)
+        self._readiness = readiness = Readiness(linger=linger, keep_order=keep_order)
         state = AccumulatorState(pool, self.incomplete, readiness, InFlightBytes(), self._limits, compression)
         self.drainer = Drainer(state)
         self.completion = BatchCompletion(state)
         self._compression = compression
         self._batch_size = batch_size
         self._min_buffer_size = MIN_BUFFER_BYTES if batch_size < MIN_BUFFER_BYTES else 1
-        self._linger = linger
         self._max_block = max_block
         self._clock = clock
         self.io_thread = 0
@@ -283,7 +282,7 @@ class RecordAccumulator:
         if following < stop:
             self._close_open(queue, batch)
         elif not count_before and len(queue.batches) == 1:
-            self.incomplete.notify(queue, batch.created + self._linger)
+            self.incomplete.notify(queue, self._readiness.linger_end(batch))
         return following
 
     def _fill_one(
@@ -298,7 +297,7 @@ class RecordAccumulator:
         if future is None:
             self._close_open(queue, batch)
         elif batch.records_count == 1 and len(queue.batches) == 1:
-            self.incomplete.notify(queue, batch.created + self._linger)
+            self.incomplete.notify(queue, self._readiness.linger_end(batch))
         return future
 
     def _close_open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

@@ -65,6 +65,10 @@ class Readiness:
         """the partitions whose new batches may be sent, because they are in the transaction; None for all"""
         self._not_admitted: set[PartitionQueue] = set()
 
+    def linger_end(self, batch: ProducerBatch) -> float:
+        """Return the time at which an open batch is sent although it is not full. Any thread may call this."""
+        return batch.created + self._linger
+
     def admit(self, partitions: Collection[TopicPartition] | None, now: float) -> None:
         """Admit the batches of these partitions only (None: of all), and examine again those that were not admitted."""
         self.admitted = partitions
@@ -138,7 +142,7 @@ class Readiness:
                 self._enter(self._backing_off, head.retry_at, queue)
             return
         if not (head.closed or self._hurry):
-            due = head.created + self._linger
+            due = self.linger_end(head)
             if due > now:
                 if queue.lingering < 0:  # else the entry of an earlier head brings the queue here again in time
                     queue.lingering = due
