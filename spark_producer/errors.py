@@ -154,7 +154,7 @@ class CommitError(PyProducerError):
 class ExactlyOnceError(PyProducerError):
     """An exactly-once write stopped, since it could lose or duplicate rows.
 
-    `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.Failure`), or empty if the write ended
+    `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.FailureKind`), or empty if the write ended
     before; `names` are the transactions or partitions concerned. With `again` the same batch can be repeated, and each of its
     rows will be visible once; otherwise a person must decide.
     """

@@ -2,6 +2,9 @@
 
 Owns: names, types, ranges and defaults of all options, the profiles, the unsupported names, and the page about them.
 Must not know: the users of an option.
+
+A new option is a field in `options`: of `ProducerConfig` with Kafka's name, or of `SinkOptions` in camelCase. Those of TLS and
+logins are in `security_table`, those of a Schema Registry in `registry_table`. `make docs` makes docs/options.md from the fields.
 """
 
 from spark_producer.config.option import Option

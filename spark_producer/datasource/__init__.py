@@ -2,6 +2,9 @@
 
 Owns: the checks of schema and options on the driver, the write of a task, the commit on the driver.
 Must not know: anything about Kafka that `Producer` and the blocking client do not offer.
+
+`source` has the class that Spark instantiates, and `write` the writers that it returns. There are no readers; a reading half
+would be a package `read` beside `write`.
 """
 
 import sys

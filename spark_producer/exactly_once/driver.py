@@ -49,7 +49,10 @@ MAX_OPEN_CLUSTERS = 4
 
 
 class SinkSettings(NamedTuple):
-    """A sink on a cluster. `timeout` is the maximum time of each command in seconds; `topics` are the known ones of the write."""
+    """A sink on a cluster. `name` is its `exactlyOnceId`.
+
+    `timeout` is the maximum time of each command in seconds; `topics` are the known ones of the write.
+    """
 
     name: str
     connection: ConnectionSettings

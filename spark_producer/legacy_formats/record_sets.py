@@ -23,10 +23,10 @@ from spark_producer.legacy_formats.down_conversion import ConversionLoss, down_c
 from spark_producer.record.batch_v2 import MAGIC, NO_TIMESTAMP, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.columns import CheckedColumns
+from spark_producer.record.decoded_columns import MAX_DATA_BYTES, RECORD_SCHEMA
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.log_entries import BatchEntry, entries
 from spark_producer.record.reading import read_records
-from spark_producer.record.record_columns import MAX_DATA_BYTES, RECORD_SCHEMA
 
 BATCH_BYTES = 262_144
 """The bytes of records in a batch or message set before compression: old readers hold a whole one in memory."""

@@ -14,7 +14,7 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, DecodedV2, decode_v2
 from spark_producer.kernel.arrays import BinaryArray, BoolArray, ByteArray, Int64Array, TextArray
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
-from spark_producer.record.record_columns import (
+from spark_producer.record.decoded_columns import (
     NO_ENTRIES,
     as_text,
     binary_slices,

@@ -17,8 +17,8 @@ from spark_producer.errors import SchemaError
 from spark_producer.kernel import BinaryColumn, RecordColumns, largest_record
 from spark_producer.kernel.arrays import ArrowArray, Int32Array, Int64Array, from_numbers, is_valid, numbers
 from spark_producer.record.byte_columns import binary_column, value_type
+from spark_producer.record.decoded_columns import invalid_utf8
 from spark_producer.record.header_column import header_blocks
-from spark_producer.record.record_columns import invalid_utf8
 from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, RowErrors, errors_at
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")

@@ -11,7 +11,7 @@ from spark_producer.errors import SchemaError
 from spark_producer.kernel import MAX_HEADERS, BinaryColumn, encode_headers
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, Int64Array, numbers
 from spark_producer.record.byte_columns import binary_column
-from spark_producer.record.record_columns import invalid_utf8
+from spark_producer.record.decoded_columns import invalid_utf8
 from spark_producer.record.rejected import RowContext, RowErrorKind, RowErrors, errors_at
 
 

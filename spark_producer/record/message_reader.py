@@ -18,7 +18,7 @@ from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.record import codecs
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
-from spark_producer.record.record_columns import MAX_DATA_BYTES, binary_slices, no_headers, record_batch
+from spark_producer.record.decoded_columns import MAX_DATA_BYTES, binary_slices, no_headers, record_batch
 
 MESSAGES_AT_ONCE = 1 << 16
 """The number of messages that are decoded together, unless they have more than `PIECE_BYTES`. Both bounds keep the memory besides

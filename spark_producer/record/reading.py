@@ -16,9 +16,9 @@ from spark_producer.record import codecs
 from spark_producer.record.batch_decoder import BatchGroup
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
 from spark_producer.record.committed_filter import AbortedTransactions
+from spark_producer.record.decoded_columns import MAX_DATA_BYTES
 from spark_producer.record.log_entries import MessagesEntry, entries
 from spark_producer.record.message_reader import MessageRun
-from spark_producer.record.record_columns import MAX_DATA_BYTES
 
 DECOMPRESSED_LIMIT = 1 << 27
 """Default maximum of the decompressed bytes of one batch; data of a thousandth of this size can claim it."""

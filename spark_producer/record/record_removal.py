@@ -10,8 +10,8 @@ import pyarrow as pa
 from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2, record_sizes
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
+from spark_producer.record.decoded_columns import MAX_DATA_BYTES
 from spark_producer.record.reading import read_records
-from spark_producer.record.record_columns import MAX_DATA_BYTES
 from spark_producer.record.splitting import columns_of
 
 

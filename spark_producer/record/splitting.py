@@ -18,7 +18,7 @@ from spark_producer.kernel import (
 from spark_producer.kernel.arrays import ByteArray
 from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, read_header, write_header
 from spark_producer.record.codecs import Codec, Compressor, decompress
-from spark_producer.record.record_columns import binary_slices
+from spark_producer.record.decoded_columns import binary_slices
 
 _NO_LIMIT = 1 << 62
 """The limit of decompressed bytes; none is needed, since we compressed them."""

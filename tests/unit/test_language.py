@@ -46,7 +46,7 @@ READ: tuple[str, ...] = (
     "config",
     "dataframes.py",
     "datasource",
-    "datasource/write/driver/exactly_once.py",
+    "datasource/write/driver/exactly_once_write.py",
     "datasource/write/driver/transaction_timeout.py",
     "datasource/write/worker/batch_assignment.py",
     "datasource/write/worker/exactly_once_task.py",

@@ -45,7 +45,7 @@ class _Writer:
     @as_pickling_error
     def __getstate__(self) -> dict[str, Any]:
         if self._is_exactly_once and self.settings.handle is None:
-            from spark_producer.datasource.write.driver.exactly_once import begin_write
+            from spark_producer.datasource.write.driver.exactly_once_write import begin_write
 
             self.settings = begin_write(self.settings)
         return self.__dict__
@@ -56,7 +56,7 @@ class _Writer:
 
     def _commit(self, messages: list[WriterCommitMessage | None], what: str, batch: int | None = None) -> None:
         if self._is_exactly_once:
-            from spark_producer.datasource.write.driver.exactly_once import commit_write
+            from spark_producer.datasource.write.driver.exactly_once_write import commit_write
 
             reported = commit_write(self.settings, messages, what)
         else:
@@ -66,7 +66,7 @@ class _Writer:
 
     def _abort(self, messages: list[WriterCommitMessage | None], what: str, batch: int | None = None) -> None:
         if self._is_exactly_once:
-            from spark_producer.datasource.write.driver.exactly_once import abort_write
+            from spark_producer.datasource.write.driver.exactly_once_write import abort_write
 
             reported = abort_write(self.settings, messages, what)
         else:

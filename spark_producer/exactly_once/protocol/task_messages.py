@@ -11,8 +11,9 @@ from spark_producer.exactly_once.protocol.control_record import ControlRecord, T
 class WriteHandle(NamedTuple):
     """The handle of one execution, which BEGIN gives to its tasks.
 
-    `token` (hex of 16 random bytes) ties their messages together. The commit must have the epoch of `fencing`. `last` is the
-    sink's last control record without its transactions, from which a task knows that its batch is done already.
+    `sink` is the `exactlyOnceId`. `token` (hex of 16 random bytes) ties their messages together. The commit must have the epoch
+    of `fencing`. `last` is the sink's last control record without its transactions, from which a task knows that its batch is
+    done already.
     """
 
     sink: str

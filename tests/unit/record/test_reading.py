@@ -16,11 +16,11 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, MAX_HEADERS
-from spark_producer.record import batch_decoder, record_columns
+from spark_producer.record import batch_decoder, decoded_columns
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, write_header
 from spark_producer.record.codecs import Codec, Compressor
+from spark_producer.record.decoded_columns import RECORD_SCHEMA
 from spark_producer.record.reading import ConsumerRecord, read_records, single_records
-from spark_producer.record.record_columns import RECORD_SCHEMA
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
@@ -335,7 +335,7 @@ def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypa
     assert all(
         here + len(following.column("headers")[0]) > 11 for here, following in zip(headers, pieces[1:], strict=False)
     )
-    monkeypatch.setattr(record_columns, "MAX_REPAIRED_BYTES", 1)  # else 64 MiB
+    monkeypatch.setattr(decoded_columns, "MAX_REPAIRED_BYTES", 1)  # else 64 MiB
     bodies[40] = record_bytes(offset_delta=40, headers=b"\x02\x02\xff\x01")
     data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
     with pytest.raises(CorruptRecord, match="offset 740: a header key is not UTF-8"):

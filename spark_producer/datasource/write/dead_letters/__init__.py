@@ -3,5 +3,5 @@
 Nothing here is imported by a write without `deadLetterTopic`.
 
 Owns: what a dead record looks like, how many there may be, and when they are sent.
-Must not know: how rows are checked and taken out of batches, which `producer.sifting` and `accumulator.refusing` do.
+Must not know: how rows are checked and taken out of batches, which `producer.bad_rows` and `accumulator.rejected_records` do.
 """

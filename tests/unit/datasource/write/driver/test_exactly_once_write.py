@@ -16,7 +16,7 @@ from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TransactionV
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.write.driver import transaction_timeout
 from spark_producer.datasource.write.driver.commit import TaskReport
-from spark_producer.datasource.write.driver.exactly_once import abort_write
+from spark_producer.datasource.write.driver.exactly_once_write import abort_write
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, ExactlyOnceError

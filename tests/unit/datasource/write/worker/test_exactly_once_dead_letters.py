@@ -11,7 +11,7 @@ import pytest
 from spark_producer.broker import LocalBroker
 from spark_producer.config import parse_options
 from spark_producer.datasource.write.driver.commit import TaskReport
-from spark_producer.datasource.write.driver.exactly_once import abort_write, begin_write, commit_write
+from spark_producer.datasource.write.driver.exactly_once_write import abort_write, begin_write, commit_write
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.batch_assignment import SparkTaskInfo
 from spark_producer.datasource.write.worker.cache import ProducerCache
