@@ -22,6 +22,8 @@ from spark_producer.record.header_column import header_blocks
 from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, RowErrors, errors_at
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
+"""The columns of rows to write. `datasource.write.driver.schema` has their Spark types. A new column that goes into the record
+also concerns the kernel's `RecordColumns`, `dictionary_slices`, and `send_arguments` for single records."""
 
 NO_TOPIC = -1
 """The topic code of rows that are rejected because they have no topic."""

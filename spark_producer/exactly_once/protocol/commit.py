@@ -55,7 +55,7 @@ from spark_producer.exactly_once.protocol.outcomes import (
     no_record,
     partition_names,
 )
-from spark_producer.exactly_once.protocol.row_count_check import check_repeated_batch, total_content
+from spark_producer.exactly_once.protocol.repeated_batch_check import check_repeated_batch, total_content
 from spark_producer.exactly_once.protocol.state_machine import expect, read_result, write_result
 from spark_producer.exactly_once.protocol.task_messages import (
     ForeachBatchOrigin,

@@ -50,7 +50,7 @@ class EncodedBatch(NamedTuple):
 class InlineRows(NamedTuple):
     """The task's rows, which the driver writes in the transaction of the control record (path A). `rows` is their number.
 
-    `content` is the sum of their hashes (`row_count_check`); None if it was not computed.
+    `content` is the sum of their hashes (`repeated_batch_check`); None if it was not computed.
     """
 
     handle: WriteHandle

@@ -130,3 +130,4 @@ COLUMNS: Mapping[str, tuple[Callable[[DataType], bool], str]] = {
         "timestamp, or bigint of milliseconds since 1970",
     ),
 }
+"""Column → the check of its Spark type, and a description of the types that it may have. `record.columns` has the Arrow types."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer import kernel
-from spark_producer.exactly_once.protocol.row_count_check import CONTENT_MASK
+from spark_producer.exactly_once.protocol.repeated_batch_check import CONTENT_MASK
 from spark_producer.kernel import BinaryColumn
 
 _MIX = 0x9E3779B97F4A7C15
