@@ -17,7 +17,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.datasource.write.worker.task import TaskSettings, cached_producer, worker_config
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.worker.task import cached_producer, worker_config
 from spark_producer.datasource.write.writers import BatchWriter
 
 FORMAT = "pyproducer_dying"

@@ -15,8 +15,9 @@ import pytest
 from spark_producer.config import parse_options
 from spark_producer.datasource.write.dead_letters.records import PREFIX
 from spark_producer.datasource.write.driver.commit import TaskReport
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.cache import ProducerCache
-from spark_producer.datasource.write.worker.task import TaskSettings, write_task
+from spark_producer.datasource.write.worker.task import write_task
 from spark_producer.errors import BrokerError, TopicNotFound
 from tests.conftest import Broker
 from tests.kafka.foreign import CLIENTS

@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_producer import Producer
 from spark_producer.config import parse_options
-from spark_producer.datasource.write.worker.task import TaskSettings, write_task
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.worker.task import write_task
 
 SECONDS = 60
 PACKAGE = str(Path(__file__).parents[2] / "spark_producer")

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from spark_producer.config import parse_options
 from spark_producer.datasource.source import check_cluster
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.cache import ProducerCache
-from spark_producer.datasource.write.worker.task import TaskSettings, write_task
+from spark_producer.datasource.write.worker.task import write_task
 from tests.security import ours
 from tests.security.wrong import WRONG, WRONG_PASSWORD, Wrong
 from tests.support.secured_kafka import PASSWORD, SecuredKafka

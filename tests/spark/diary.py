@@ -15,7 +15,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.datasource.write.worker.task import TaskSettings
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 
 Batches = Iterator[pa.RecordBatch]

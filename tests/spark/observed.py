@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_producer.datasource.write.worker.task import TaskSettings, cached_producer, worker_config
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.worker.task import cached_producer, worker_config
 from spark_producer.producer import Producer, parts_of
 from tests.spark.diary import Batches, DiaryDataSource, Write, lines_of
 

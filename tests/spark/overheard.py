@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_producer.datasource.write.worker.task import TaskSettings
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.network import quick_ack
 from tests.spark.diary import Batches, DiaryDataSource, Write, lines_of
 

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_producer.config import SinkOptions, producer_config
-from spark_producer.datasource.write.worker.task import TaskSettings, cached_producer, drop_producer, write_task
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.worker.task import cached_producer, drop_producer, write_task
 from spark_producer.errors import RecordError
 from spark_producer.producer import parts_of
 from tests.conftest import Broker

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from spark_producer import Producer
 from spark_producer.config import SinkOptions, producer_config
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker import task
 from spark_producer.errors import IllegalState
 from spark_producer.producer import parts_of
@@ -65,7 +66,7 @@ def fork_with_locks_held(producer: Producer) -> int:
     return child
 
 
-def child(producer: Producer, settings: task.TaskSettings, topic: str) -> None:
+def child(producer: Producer, settings: TaskSettings, topic: str) -> None:
     """Every call is refused; the worker's cache makes a new producer, which writes."""
     calls: dict[str, Callable[[], object]] = {
         "send_batch": lambda: producer.send_batch(rows("never"), topic=topic),
@@ -93,7 +94,7 @@ def child(producer: Producer, settings: task.TaskSettings, topic: str) -> None:
 
 def main(servers: str, topic: str) -> None:
     """Fork between two tasks of a worker, and print how the child ended."""
-    settings = task.TaskSettings(producer_config({"bootstrap.servers": servers}), SinkOptions(topic=topic))
+    settings = TaskSettings(producer_config({"bootstrap.servers": servers}), SinkOptions(topic=topic))
     task.write_task(settings, iter([rows("before")]))
     producer = task.cached_producer(settings.config)
     pid = fork_with_locks_held(producer)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_producer.config import SinkOptions, producer_config
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker import task
 
 ROWS, IN_A_BATCH = 1_500_000, 10_000
@@ -37,7 +38,7 @@ def memory(kind: str) -> int:
 def main(servers: str, topic: str, buffer_memory: str) -> None:
     """Write the rows; print the records written, and the bytes that the process grew by."""
     config = producer_config({"bootstrap.servers": servers, "buffer.memory": buffer_memory})
-    settings = task.TaskSettings(config, SinkOptions(topic=topic))
+    settings = TaskSettings(config, SinkOptions(topic=topic))
     batches = arrow_batches()
     first = next(batches)
     before = memory("VmRSS")

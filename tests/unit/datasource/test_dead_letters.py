@@ -16,8 +16,9 @@ from spark_producer.datasource.write.dead_letters.bounds import Bounds
 from spark_producer.datasource.write.dead_letters.records import PREFIX
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.driver.summary import describe, to_json
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.cache import ProducerCache
-from spark_producer.datasource.write.worker.task import TaskSettings, write_task
+from spark_producer.datasource.write.worker.task import write_task
 from spark_producer.errors import (
     BrokerError,
     ConfigError,

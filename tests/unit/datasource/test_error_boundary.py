@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_producer.config import parse_options
 from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.error_boundary import hide_internal_traceback
-from spark_producer.datasource.write.worker.task import TaskSettings
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError, ConnectionFailed, PartitionerError, PyProducerError
 

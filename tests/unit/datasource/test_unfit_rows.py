@@ -19,8 +19,9 @@ from spark_producer.config import parse_options
 from spark_producer.datasource.write.dead_letters.records import PREFIX
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.schema_mismatch import MismatchedColumn, MismatchedPiece
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.cache import ProducerCache
-from spark_producer.datasource.write.worker.task import TaskSettings, write_task
+from spark_producer.datasource.write.worker.task import write_task
 from spark_producer.errors import RecordError, TooManyBadRows
 from spark_producer.kernel.avro_columns import SchemaMismatchRows
 from spark_producer.schemas.column_format import ColumnFormat, Formats

@@ -170,7 +170,7 @@ TASK = """
 import pyarrow as pa
 from spark_producer.broker import LocalBroker
 from spark_producer.config import parse_options
-from spark_producer.datasource.write.worker.task import TaskSettings
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter
 with LocalBroker() as broker:
     writer = BatchWriter(TaskSettings(*parse_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t"})))

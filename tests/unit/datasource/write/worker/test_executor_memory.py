@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.config import KAFKA_FIELDS, ProducerConfig, is_set, parse_options
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker import executor_memory, task
 from spark_producer.datasource.write.worker.cgroup_memory import group_limits, machine_memory, smallest_limit
 from spark_producer.datasource.write.worker.executor_memory import (
@@ -144,7 +145,7 @@ class Context:
 )
 def test_what_is_set_holds_exactly(options: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     given = SERVERS | options
-    settings = task.TaskSettings(*parse_options(given), buffer_memory_unset=not is_set(given, "buffer.memory"))
+    settings = TaskSettings(*parse_options(given), buffer_memory_unset=not is_set(given, "buffer.memory"))
     assert task.worker_config(settings) is settings.config, "outside of a task, Kafka's default"
     monkeypatch.setattr("spark_producer.datasource.write.worker.task.TaskContext.get", Context)  # only Spark makes one
     assert task.worker_config(settings).buffer_memory == expected

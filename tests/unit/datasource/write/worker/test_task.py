@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.config import SinkOptions, producer_config
+from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker import task
 from spark_producer.datasource.write.worker.batch_sizing import bytes_to_gather, gather, pieces
 from spark_producer.datasource.write.worker.cache import ProducerCache
@@ -80,7 +81,7 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good() -> None:
     cluster = ScriptedCluster(produce_code=lambda _: 29)
     producers = ProducerCache(cluster.producer_with)
     options = {"bootstrap.servers": SERVERS, "batch.size": 1024, "linger.ms": 0}
-    settings = task.TaskSettings(producer_config(options), SinkOptions(topic="t"))
+    settings = TaskSettings(producer_config(options), SinkOptions(topic="t"))
 
     def endless() -> Iterator[pa.RecordBatch]:
         yield batch(100)
@@ -102,7 +103,7 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
     monkeypatch.setattr(task, "limit_malloc_trim", lambda: calls.append("memory"))
     monkeypatch.setattr(task, "gc_freeze_on_second_task", lambda: calls.append("freeze"))
     monkeypatch.setattr(JvmConnection, "answer_at_once", lambda _: calls.append("answer"))
-    settings = task.TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
+    settings = TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
 
     def rows() -> Iterator[pa.RecordBatch]:
         calls.append("rows")
@@ -117,11 +118,11 @@ def test_a_failure_drops_the_producer_of_its_task_alone() -> None:
     cluster = ScriptedCluster({"good": 1, "bad": 1}, produce_code=lambda place: 29 if place.topic == "bad" else 0)
     producers = ProducerCache(cluster.producer_with)
     one, two = (producer_config({"bootstrap.servers": SERVERS, "client.id": name}) for name in ("one", "two"))
-    task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]), producers)
+    task.write_task(TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]), producers)
     first = producers.get(one)
     with pytest.raises(BrokerError):
-        task.write_task(task.TaskSettings(two, SinkOptions(topic="bad")), iter([batch(10)]), producers)
-    report = task.write_task(task.TaskSettings(one, SinkOptions(topic="good")), iter([batch(20)]), producers)
+        task.write_task(TaskSettings(two, SinkOptions(topic="bad")), iter([batch(10)]), producers)
+    report = task.write_task(TaskSettings(one, SinkOptions(topic="good")), iter([batch(20)]), producers)
     assert producers.get(one) is first
     assert len(producers) == 1
     assert report.report.records == 20, "a lap is one task's"
