@@ -107,7 +107,7 @@ class OneLeader:
 
 
 @dataclass
-class Bench:
+class AccumulatorFakes:
     """An accumulator under a clock that the test turns."""
 
     clock: FakeClock
@@ -200,7 +200,7 @@ class Bench:
         return expired
 
 
-def workbench(
+def accumulator_fakes(
     *,
     memory: int = 1 << 20,
     batch_size: int = 1024,
@@ -211,7 +211,7 @@ def workbench(
     codec: Codec = Codec.NONE,
     new_pool: Callable[[int, int, FakeClock], BufferPool] = BufferPool,
     new_compressor: Callable[[Codec, int | None], Compressor] = Compressor,
-) -> Bench:
+) -> AccumulatorFakes:
     clock = FakeClock()
     wakeups: list[float] = []
     pool, ratios = new_pool(memory, batch_size, clock), CompressionRatios()
@@ -227,7 +227,7 @@ def workbench(
         wakeup=lambda: wakeups.append(clock.now),
         compression=compression,
     )
-    return Bench(clock, pool, accumulator, compression, ratios, wakeups)
+    return AccumulatorFakes(clock, pool, accumulator, compression, ratios, wakeups)
 
 
 @contextmanager

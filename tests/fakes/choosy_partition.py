@@ -15,7 +15,7 @@ from spark_producer.protocol.messages import ProduceTopicResponse as TopicRespon
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.sender import ClientRequest
 from tests.fakes.accumulator_fakes import values_in
-from tests.fakes.sender_fakes import TOPIC, Stage, metadata_of
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, metadata_of
 
 INVALID_RECORD, INVALID_TIMESTAMP, TOO_LARGE, OUT_OF_ORDER, STALE_EPOCH = 87, 32, 10, 45, 47
 IN_FLIGHT = 5
@@ -59,11 +59,13 @@ class ChoosyPartition:
         return ProducePartitionResponse(0, 0, len(self.log) - len(values))
 
 
-def carry_out(made: Stage, partition: ChoosyPartition, choose: random.Random | None = None, lost: float = 0.0) -> None:
+def carry_out(
+    made: SenderFakes, partition: ChoosyPartition, choose: random.Random | None = None, lost: float = 0.0
+) -> None:
     """Send everything, and answer in order, until all has ended. With `choose` more than one request may fly, and get lost."""
     flying: deque[tuple[ClientRequest, bytes]] = deque()
     for _ in range(5000):
-        if made.bench.incomplete.idle and not flying:
+        if made.fakes.incomplete.idle and not flying:
             return
         made.network.unready = {1} if len(flying) >= IN_FLIGHT else set()
         step = made.step()
@@ -82,5 +84,5 @@ def carry_out(made: Stage, partition: ChoosyPartition, choose: random.Random | N
             else:
                 made.complete(request, ProduceResponse((TopicResponse(TOPIC, (partition.take(data),)),)))
         elif not step.requests:
-            made.bench.clock.advance(0.05)
+            made.fakes.clock.advance(0.05)
     raise AssertionError("batches are left")

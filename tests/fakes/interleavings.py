@@ -60,7 +60,7 @@ class Actor:
         self.done = True
 
 
-class Stage:
+class Scheduler:
     """Has the word between two steps."""
 
     def __init__(self, clock: FakeClock, faults: tuple[Order, ...] = ()) -> None:
@@ -138,13 +138,13 @@ class Stage:
 class Lock:
     """Before it is taken comes a choice; while it is held, none: so it is always free when it is asked for."""
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
         self.held = False
 
     def __enter__(self) -> None:
-        if self.stage._current is not None:
-            self.stage.pause(("go",))
+        if self.scheduler._current is not None:
+            self.scheduler.pause(("go",))
         assert not self.held
         self.held = True
 
@@ -155,25 +155,25 @@ class Lock:
 class Condition:
     """Sleeps until it is notified, its time is over, or it is interrupted, as the schedule says."""
 
-    def __init__(self, stage: Stage, lock: Lock) -> None:
-        self._stage = stage
+    def __init__(self, scheduler: Scheduler, lock: Lock) -> None:
+        self._scheduler = scheduler
         self._lock = lock
         self.notified = False
 
     def wait(self, timeout: float) -> bool:
         assert self._lock.held
-        stage = self._stage
-        actor, deadline = stage._current, stage.clock.now + timeout
+        scheduler = self._scheduler
+        actor, deadline = scheduler._current, scheduler.clock.now + timeout
         assert actor is not None
         actor.condition, self._lock.held = self, False
         try:
-            orders: list[Order] = ["go", *(order for order in stage.faults if order != "fail")]
-            order = stage.pause(tuple(orders))
+            orders: list[Order] = ["go", *(order for order in scheduler.faults if order != "fail")]
+            order = scheduler.pause(tuple(orders))
         finally:
             actor.condition, self._lock.held = None, True
         woken, self.notified = self.notified, False
         if order == "expire":
-            stage.clock.now = max(stage.clock.now, deadline)
+            scheduler.clock.now = max(scheduler.clock.now, deadline)
         elif order == "interrupt":
             raise Interrupted
         return woken

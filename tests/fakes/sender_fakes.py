@@ -1,4 +1,4 @@
-"""A sender on a stage: real accumulator and metadata, a network that is a table, answers written by hand.
+"""A sender with a real accumulator and real metadata; its network is a table, and answers are written by hand.
 
 Must not know: what is tested.
 """
@@ -27,7 +27,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest, Metadata, Sender, SenderSettings, SenderStep
-from tests.fakes.accumulator_fakes import TP, Bench, values_in, workbench
+from tests.fakes.accumulator_fakes import TP, AccumulatorFakes, accumulator_fakes, values_in
 from tests.fakes.metric_events import new_metrics
 
 TOPIC = TP.topic
@@ -144,10 +144,10 @@ def sent_in(outgoing: ClientRequest) -> list[Sent]:
 
 
 @dataclass
-class Stage:
+class SenderFakes:
     """The sender, what it may see, and what it did."""
 
-    bench: Bench
+    fakes: AccumulatorFakes
     metadata: Metadata
     sender: Sender
     metrics: ProducerMetrics
@@ -156,7 +156,7 @@ class Stage:
 
     @property
     def now(self) -> float:
-        return self.bench.clock.now
+        return self.fakes.clock.now
 
     def step(self) -> SenderStep:
         step = self.sender.step(self.now, self.network)
@@ -198,12 +198,12 @@ class Stage:
     def batches(self, *values: bytes, partition: int = 0) -> None:
         """One full batch for each value."""
         for value in values:
-            self.bench.append(value.ljust(900, b"."), tp=TopicPartition(TOPIC, partition))
+            self.fakes.append(value.ljust(900, b"."), tp=TopicPartition(TOPIC, partition))
 
     @property
     def error(self) -> Exception | None:
         """What ended the producer, or the first failure of a batch."""
-        return self.bench.incomplete.error or self.bench.incomplete.failure
+        return self.fakes.incomplete.error or self.fakes.incomplete.failure
 
 
 def acquaint(queue: PartitionQueue, identity: ProducerIdAndEpoch, now: float) -> None:
@@ -213,7 +213,7 @@ def acquaint(queue: PartitionQueue, identity: ProducerIdAndEpoch, now: float) ->
     queue.known_to_broker = True
 
 
-def stage(
+def sender_fakes(
     *,
     acks: int = -1,
     retries: int = 2**31 - 1,
@@ -228,10 +228,10 @@ def stage(
     leaders: Mapping[str, Sequence[int]] | None = None,
     transactional_id: str | None = None,
     **accumulator: Any,
-) -> Stage:
+) -> SenderFakes:
     """A sender; if `ready`, with metadata and a producer id, so that the next step can produce; if `acquainted`, the
     brokers know this id in every partition."""
-    bench = workbench(**{"linger": 0, **accumulator})
+    fakes = accumulator_fakes(**{"linger": 0, **accumulator})
     metadata = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=rebootstrap_after)
     settings = SenderSettings(
         acks,
@@ -243,8 +243,8 @@ def stage(
         user="user 'app'",
         transactional_id=transactional_id,
     )
-    metrics = new_metrics(bench.clock.now)
-    made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff, metrics), metrics)
+    metrics = new_metrics(fakes.clock.now)
+    made = SenderFakes(fakes, metadata, Sender(fakes.accumulator, metadata, settings, backoff, metrics), metrics)
     if ready:
         metadata.request_topics(TOPIC)
         leaders = leaders or {TOPIC: (1, 1, 2)}
@@ -255,7 +255,7 @@ def stage(
             for tp in [
                 TopicPartition(topic, partition) for topic in leaders for partition in range(len(leaders[topic]))
             ]:
-                acquaint(bench.incomplete.queue_of(tp), bench.drainer.current_identity, bench.clock.now)
+                acquaint(fakes.incomplete.queue_of(tp), fakes.drainer.current_identity, fakes.clock.now)
     return made
 
 
@@ -268,7 +268,7 @@ def batches_of(requests: Sequence[ClientRequest]) -> list[ProducerBatch]:
     return [batch for outgoing in requests for batch in outgoing.batches]
 
 
-def in_flight(made: Stage, *values: bytes, partition: int = 0) -> list[ClientRequest]:
+def in_flight(made: SenderFakes, *values: bytes, partition: int = 0) -> list[ClientRequest]:
     """One request for each value, sent and not yet answered."""
     made.batches(*values, partition=partition)
     requests = made.produce()

@@ -24,7 +24,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest
-from tests.fakes.sender_fakes import TOPIC, Stage, metadata_of
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, metadata_of
 
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_ENOUGH_AFTER, REFUSED = 6, 7, 10, 19, 20, 87
 NO_RIGHT = 29
@@ -168,7 +168,7 @@ class SimulatedCluster:
         assert self.ready(outgoing.node)
         self.flying[outgoing.node].append(Flight(outgoing, self.now + REQUEST_TIMEOUT, copied_records(outgoing)))
 
-    def happen(self, made: Stage) -> None:
+    def happen(self, made: SenderFakes) -> None:
         """Requests that are late end their connection; then one event."""
         for node, flights in self.flying.items():
             if flights and self.now >= flights[0].deadline:
@@ -191,19 +191,19 @@ class SimulatedCluster:
         for flight in [flight for flight in self.flying[node] if flight.answer is None][:count]:
             flight.answer = self.answer(node, flight)
 
-    def lose(self, made: Stage) -> None:
+    def lose(self, made: SenderFakes) -> None:
         node = self.choose.choice(list(self.flying))
         self.carry_out(node, self.choose.randint(0, IN_FLIGHT))
         self.cut(made, node, late=False)
 
-    def cut(self, made: Stage, node: int, *, late: bool) -> None:
+    def cut(self, made: SenderFakes, node: int, *, late: bool) -> None:
         flights, self.flying[node] = self.flying[node], deque()
         for flight in flights:
             own = late and self.now >= flight.deadline
             made.complete(flight.outgoing, error=KafkaTimeout("late") if own else ConnectionFailed("cut"))
         made.sender.on_disconnect()
 
-    def move(self, made: Stage) -> None:
+    def move(self, made: SenderFakes) -> None:
         moved = self.choose.choice(self.logs)
         moved.leader, moved.leader_epoch = 3 - moved.leader, moved.leader_epoch + 1
 
@@ -212,7 +212,7 @@ class SimulatedCluster:
         self.former.append(self.logs)
         self.logs = [Log(self.choose.choice(NODES), log.largest) for log in self.logs]
 
-    def pause(self, made: Stage) -> None:
+    def pause(self, made: SenderFakes) -> None:
         """A broker is slow, throttles (KIP-219), or is gone for a while."""
         node = self.choose.choice(NODES)
         self.unready_until[node] = self.now + self.choose.choice((0.01, 0.1, 1.0))

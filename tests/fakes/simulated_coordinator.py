@@ -21,7 +21,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader
 from tests.fakes.coordinator_answers import coordinated
-from tests.fakes.sender_fakes import TOPIC, Stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes
 from tests.fakes.simulated_cluster import Flight, Log, SimulatedCluster
 
 CONCURRENT, NOT_COORDINATOR, FENCED, STALE, BAD_STATE = 51, 16, 90, 47, 48
@@ -187,7 +187,7 @@ class TransactionalCluster(SimulatedCluster):
     def finalized_level(self, feature: str) -> int:
         return 2 if self.coordinator.implicit else 0
 
-    def move(self, made: Stage) -> None:
+    def move(self, made: SenderFakes) -> None:
         if self.choose.random() < 0.4:
             self.home = 3 - self.home
         else:

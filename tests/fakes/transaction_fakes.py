@@ -1,4 +1,4 @@
-"""A transactional sender on a stage: calls as the I/O thread sees them, and coordinators that answer by a script.
+"""A transactional sender: calls as the I/O thread sees them, and coordinators that answer by a script.
 
 Owns: which requests were sent, in words; epochs as a coordinator gives them. Must not know: what is tested.
 """
@@ -29,7 +29,7 @@ from spark_producer.sender import ClientRequest
 from spark_producer.sender.transactions.manager import TransactionManager
 from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
 from tests.fakes.coordinator_answers import coordinated, words_of
-from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, metadata_of, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, answer_to, metadata_of, sender_fakes
 
 TID = "orders-1"
 LOST = ConnectionFailed("cut")
@@ -39,10 +39,10 @@ Answer = int | PyProducerError | Mapping[int, int]
 
 
 @dataclass
-class TransactionStage:
+class TransactionFakes:
     """The sender, its coordinators, and what was sent."""
 
-    made: Stage
+    made: SenderFakes
     script: dict[str, list[Answer]] = field(default_factory=lambda: defaultdict(list))
     """the next answers to requests of a name; when there are none, all is well"""
     holding: set[str] = field(default_factory=set)
@@ -103,10 +103,10 @@ class TransactionStage:
                 self.take(outgoing)
             if step.requests:
                 continue
-            waits = self.manager.next_request() is not None or any(self.made.bench.incomplete.remaining())
+            waits = self.manager.next_request() is not None or any(self.made.fakes.incomplete.remaining())
             if self.manager.busy or not waits or step.wake_at is None or step.wake_at > end:
                 return
-            self.made.bench.clock.now = step.wake_at
+            self.made.fakes.clock.now = step.wake_at
         raise AssertionError("the sender does not come to rest")
 
     def take(self, outgoing: ClientRequest) -> None:
@@ -189,12 +189,12 @@ def in_words(outgoing: ClientRequest) -> str:
     return word
 
 
-def transaction_stage(*, implicit: bool = False, **options: Any) -> TransactionStage:
+def transaction_fakes(*, implicit: bool = False, **options: Any) -> TransactionFakes:
     """A transactional sender whose metadata is known, and nothing else."""
-    made = stage(ready=False, transactional_id=TID, **options)
+    made = sender_fakes(ready=False, transactional_id=TID, **options)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 1, 2)}))
-    found = TransactionStage(made)
+    found = TransactionFakes(made)
     if implicit:
         found.implicit()
     return found

@@ -15,7 +15,7 @@ from spark_producer.datasource.write.worker.executor_memory import (
     MIN_BUFFER_MEMORY,
     default_buffer_memory,
 )
-from tests.fakes.accumulator_fakes import workbench
+from tests.fakes.accumulator_fakes import accumulator_fakes
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "sizing.md").read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def test_the_batches_of_the_pools_are_those_of_the_accumulator() -> None:
     assert isinstance(batch_size, int)
     assert len(POOLS) == 3
     for mib, *sizes in POOLS:
-        accumulator = workbench(memory=int(mib) * MIB, batch_size=batch_size).accumulator
+        accumulator = accumulator_fakes(memory=int(mib) * MIB, batch_size=batch_size).accumulator
         for partitions, size in zip((4, 200, 1_000), sizes, strict=True):
             assert f"{accumulator.full_size('flights', partitions):,}" == size
 

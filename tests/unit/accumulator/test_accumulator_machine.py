@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spark_producer.accumulator import ProducerBatch
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted
-from tests.fakes.accumulator_fakes import NODE, OneLeader, values_of, workbench
+from tests.fakes.accumulator_fakes import NODE, OneLeader, accumulator_fakes, values_of
 
 PARTITIONS = 3
 DELIVERY_TIMEOUT = 3.0
@@ -20,7 +20,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @initialize(keep_order=st.booleans(), linger=st.sampled_from((0.0, 0.5)))
     def begin(self, keep_order: bool, linger: float) -> None:
-        self.bench = workbench(
+        self.fakes = accumulator_fakes(
             memory=8192, batch_size=512, linger=linger, keep_order=keep_order, delivery_timeout=DELIVERY_TIMEOUT
         )
         self.keep_order = keep_order
@@ -34,7 +34,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for _ in range(count):
             value = b"%04d" % self.number + b"." * (width - 4)
             try:
-                self.bench.append(value, tp=TopicPartition("t", partition))
+                self.fakes.append(value, tp=TopicPartition("t", partition))
             except BufferExhausted:
                 return
             self.number += 1
@@ -42,8 +42,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @rule(max_bytes=st.integers(100, 3000))
     def drain(self, max_bytes: int) -> None:
-        self.bench.check()
-        taken = self.bench.drainer.drain(NODE, max_bytes, self.bench.clock.now)
+        self.fakes.check()
+        taken = self.fakes.drainer.drain(NODE, max_bytes, self.fakes.clock.now)
         assert len({batch.topic_partition for batch in taken}) == len(taken)
         assert len(taken) < 2 or sum(batch.size for batch in taken[1:]) <= max_bytes
         for batch in taken:
@@ -52,9 +52,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((0.01, 0.6, 5.0)))
     def wait(self, seconds: float) -> None:
-        self.bench.clock.advance(seconds)
-        for batch in self.bench.expire():
-            assert self.bench.clock.now - batch.created >= DELIVERY_TIMEOUT
+        self.fakes.clock.advance(seconds)
+        for batch in self.fakes.expire():
+            assert self.fakes.clock.now - batch.created >= DELIVERY_TIMEOUT
             self._end(batch)
 
     @precondition(lambda self: self.flying)
@@ -62,22 +62,22 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, outcome: str) -> None:
         batch = self.flying.pop(data.draw(st.integers(0, len(self.flying) - 1)))
         if batch.state is not None:
-            self.bench.completion.remove_in_flight(batch)
-            self.bench.completion.refresh([batch.queue], self.bench.clock.now)
+            self.fakes.completion.remove_in_flight(batch)
+            self.fakes.completion.refresh([batch.queue], self.fakes.clock.now)
         elif outcome == "put back":
-            self.bench.put_back(batch, backoff=0.05)
+            self.fakes.put_back(batch, backoff=0.05)
         elif outcome == "split" and batch.records_count > 1:
-            self.bench.split(batch)
+            self.fakes.split(batch)
         else:
             self._end(batch)
             if outcome == "fail":
-                self.bench.fail(batch, ValueError("refused"))
+                self.fakes.fail(batch, ValueError("refused"))
             else:
-                self.bench.complete(batch)
+                self.fakes.complete(batch)
 
     @rule(epoch=st.integers(0, 3))
     def move(self, epoch: int) -> None:
-        self.bench.leaders = OneLeader({TopicPartition("t", 0): (NODE, epoch)})
+        self.fakes.leaders = OneLeader({TopicPartition("t", 0): (NODE, epoch)})
 
     def _end(self, batch: ProducerBatch) -> None:
         if batch.in_flight:
@@ -88,7 +88,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_that_of_the_batches(self) -> None:
-        accumulator = self.bench.accumulator
+        accumulator = self.fakes.accumulator
         batches = {
             id(batch): batch
             for queue in accumulator.incomplete.queues.values()
@@ -98,13 +98,13 @@ class AccumulatorMachine(RuleBasedStateMachine):
             id(batch.buffer.obj): len(batch.shared_buffer.buffer if batch.shared_buffer else batch.buffer)
             for batch in batches.values()
         }
-        assert self.bench.pool.total - self.bench.pool.available == sum(buffers.values())
+        assert self.fakes.pool.total - self.fakes.pool.available == sum(buffers.values())
         # The counts of flights and the order of ages are invariants between calls, and shown by no call.
-        assert self.bench.drainer._in_flight_bytes.size == sum(batch.capacity for batch in self.flying)
+        assert self.fakes.drainer._in_flight_bytes.size == sum(batch.capacity for batch in self.flying)
 
     @invariant()
     def queues_are_in_order_and_one_in_flight_is_one(self) -> None:
-        for queue in self.bench.incomplete.queues.values():
+        for queue in self.fakes.incomplete.queues.values():
             for batches in (list(queue.batches), queue.in_flight):
                 numbers = [batch.number for batch in batches]
                 assert numbers == sorted(numbers)
@@ -112,24 +112,24 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def ages_are_in_order(self) -> None:
-        created = [batch.created for batch in self.bench.incomplete._ages]
+        created = [batch.created for batch in self.fakes.incomplete._ages]
         assert created == sorted(created)
 
     def teardown(self) -> None:
-        if not hasattr(self, "bench"):
+        if not hasattr(self, "fakes"):
             return
-        self.bench.incomplete.begin_close()
+        self.fakes.incomplete.begin_close()
         for _ in range(1000):
-            if self.bench.incomplete.idle and not self.flying:
+            if self.fakes.incomplete.idle and not self.flying:
                 break
-            self.bench.clock.advance(0.1)
+            self.fakes.clock.advance(0.1)
             self.drain(3000)
             while self.flying:
                 batch = self.flying.pop(0)
                 self._end(batch) if batch.state is None else None
-                self.bench.complete(batch)
-        assert self.bench.incomplete.idle
-        assert self.bench.pool.available == self.bench.pool.total
+                self.fakes.complete(batch)
+        assert self.fakes.incomplete.idle
+        assert self.fakes.pool.available == self.fakes.pool.total
         for partition, values in self.appended.items():
             assert len(self.ended[partition]) == len(values)
             reported = [value for value in self.ended[partition] if value]

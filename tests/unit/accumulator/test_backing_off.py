@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from spark_producer.common.backoff import JITTER, Backoff
-from tests.fakes.sender_fakes import answer_to, in_flight, stage
+from tests.fakes.sender_fakes import answer_to, in_flight, sender_fakes
 
 NOT_ENOUGH_REPLICAS = 19
 
@@ -25,7 +25,7 @@ def test_ra9_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_ma
             draws.append(super().uniform(a, b))
             return draws[-1]
 
-    made = stage(delivery_timeout=1e9, backoff=Backoff(0.1, 1.0, Counted(5)).delay)
+    made = sender_fakes(delivery_timeout=1e9, backoff=Backoff(0.1, 1.0, Counted(5)).delay)
     draws.clear()
     (outgoing,) = in_flight(made, b"a")
     for attempt in range(8):
@@ -33,10 +33,10 @@ def test_ra9_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_ma
         assert len(draws) == attempt + 1
         pause = min(1.0, min(1.0, 0.1 * 2**attempt) * draws[-1])
         for share in (0.0, 0.5, 0.4999):
-            made.bench.clock.now += share * pause
+            made.fakes.clock.now += share * pause
             assert made.produce() == [], "however often it is looked at, the pause is as long as it was drawn"
         assert len(draws) == attempt + 1
-        made.bench.clock.now += 0.0001 * pause + 1e-9
+        made.fakes.clock.now += 0.0001 * pause + 1e-9
         (outgoing,) = made.produce()
     assert len(set(draws)) == 8
     assert all(1 - JITTER <= draw <= 1 + JITTER for draw in draws)

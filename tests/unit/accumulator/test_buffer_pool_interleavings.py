@@ -19,7 +19,7 @@ from tests.fakes.interleavings import (
     Interrupted,
     Order,
     Schedule,
-    Stage,
+    Scheduler,
     every_schedule,
     seeded_schedules,
 )
@@ -31,17 +31,17 @@ class RecorderBroken(Exception):
     """What a recorder of metrics may raise."""
 
 
-def risky_pool(total: int, stage: Stage) -> BufferPool:
+def risky_pool(total: int, scheduler: Scheduler) -> BufferPool:
     """A pool whose memory may be refused, and whose recorder may break."""
 
     def record_wait(seconds: float, exhausted: bool) -> None:
-        stage.risk(RecorderBroken())
+        scheduler.risk(RecorderBroken())
 
     def memory(size: int) -> memoryview:
-        stage.risk(MemoryError())
+        scheduler.risk(MemoryError())
         return new_memory(size)
 
-    return BufferPool(total, POOLABLE, stage.clock, record_wait, memory=memory, monitor=stage.monitor())
+    return BufferPool(total, POOLABLE, scheduler.clock, record_wait, memory=memory, monitor=scheduler.monitor())
 
 
 class Scene:
@@ -50,9 +50,9 @@ class Scene:
     The model reads the private fields of the pool: only they tell two states apart, and show what a request has so far.
     """
 
-    def __init__(self, stage: Stage, total: int = TOTAL) -> None:
-        self.stage = stage
-        self.pool = risky_pool(total, stage)
+    def __init__(self, scheduler: Scheduler, total: int = TOTAL) -> None:
+        self.scheduler = scheduler
+        self.pool = risky_pool(total, scheduler)
         self.hands: dict[int, int] = {}
         self.arrivals: list[buffer_pool._MemoryRequest] = []
         self.served: set[int] = set()
@@ -90,9 +90,9 @@ class Scene:
 
     def play(self, schedule: Schedule, seen: set[object] | None) -> bool:
         """Run to the end; or (False) to a state in `seen`, from which an earlier schedule went on."""
-        while choices := self.stage.choices():
+        while choices := self.scheduler.choices():
             actor, order = choices[schedule.choose(len(choices))]
-            self.stage.give(actor, order)
+            self.scheduler.give(actor, order)
             self.check_order()
             if not schedule.fresh:
                 continue  # checked when an earlier schedule went the same way
@@ -102,23 +102,23 @@ class Scene:
                 if state in seen:
                     return False
                 seen.add(state)
-        for left in self.stage.actors:
+        for left in self.scheduler.actors:
             assert left.done, f"{left.name} sleeps for ever"
         return True
 
     def state(self) -> object:
         """All that what follows can depend on."""
         pool = self.pool
-        sleepers: dict[object, str] = {actor.condition: actor.name for actor in self.stage.actors}
+        sleepers: dict[object, str] = {actor.condition: actor.name for actor in self.scheduler.actors}
         queue = tuple((sleepers.get(waiter.condition), waiter.size, waiter.gathered) for waiter in pool._requests)
         others = sorted(
             (waiter.size, waiter.gathered, waiter.granted, waiter.buffer is None)
             for waiter in self.arrivals
             if waiter not in pool._requests
         )
-        actors = [(actor.place, actor.done, actor.asleep, actor.order) for actor in self.stage.actors]
+        actors = [(actor.place, actor.done, actor.asleep, actor.order) for actor in self.scheduler.actors]
         memory = (pool._unpooled, len(pool._free), pool._closed, tuple(sorted(self.hands.values())))
-        return memory, queue, tuple(others), tuple(actors), tuple(self.progress), self.stage.clock.now
+        return memory, queue, tuple(others), tuple(actors), tuple(self.progress), self.scheduler.clock.now
 
     def check(self) -> None:
         pool = self.pool
@@ -128,7 +128,7 @@ class Scene:
         if not pool._closed:
             assert not pool._requests or pool._available() == 0, "memory is free, and somebody waits for it"
             assert not any(waiter.gathered for waiter in list(pool._requests)[1:]), "only the head gathers"
-        for actor in self.stage.actors:
+        for actor in self.scheduler.actors:
             if actor.asleep and not actor.done:
                 assert any(waiter.condition is actor.condition for waiter in pool._requests), (
                     f"{actor.name}: lost wake-up"
@@ -164,9 +164,9 @@ def explore(
     """Run the cast of a scene under each of the schedules, or else in every interleaving; the number of states found."""
     seen: set[object] | None = set() if schedules is None else None
     for schedule in schedules or every_schedule():
-        with Stage(FakeClock(), faults) as stage:
-            scene = Scene(stage, total)
-            actors = {name: stage.start(name, call) for name, call in cast(scene).items()}
+        with Scheduler(FakeClock(), faults) as scheduler:
+            scene = Scene(scheduler, total)
+            actors = {name: scheduler.start(name, call) for name, call in cast(scene).items()}
             if scene.play(schedule, seen):
                 assert (scene.pool.available, scene.pool.waiting) == (total, 0)
                 assert not scene.pool._lent

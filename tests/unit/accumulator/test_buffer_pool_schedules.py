@@ -17,7 +17,7 @@ from spark_producer.accumulator.pool import BufferPool, new_memory
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError
 from tests.fakes.accumulator_fakes import Runner
 from tests.fakes.fake_clock import FakeClock
-from tests.fakes.interleavings import Actor, Interrupted, Order, Stage
+from tests.fakes.interleavings import Actor, Interrupted, Order, Scheduler
 from tests.fakes.pool_fakes import free_buffers, gathered, queued
 from tests.support.campaigns import sample_and_campaign
 
@@ -40,7 +40,7 @@ class PoolMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock()
-        self.stage = Stage(self.clock, ("expire", "interrupt", "fail"))
+        self.scheduler = Scheduler(self.clock, ("expire", "interrupt", "fail"))
         self.waits: list[tuple[float, bool]] = []
         self.system_is_full = False
         self.pool = BufferPool(
@@ -49,7 +49,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.clock,
             lambda *wait: self.waits.append(wait),
             memory=self.memory,
-            monitor=self.stage.monitor(),
+            monitor=self.scheduler.monitor(),
         )
         self.queue: list[Request] = []
         self.held: list[memoryview] = []
@@ -67,8 +67,8 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.closed and len(self.queue) < 6)
     @rule(size=SIZES, timeout=st.floats(0.001, 1000))
     def ask(self, size: int, timeout: float) -> None:
-        actor = self.stage.start(f"allocate({size})", lambda: self.pool.allocate(size, timeout))
-        self.stage.run_until_asleep(actor)
+        actor = self.scheduler.start(f"allocate({size})", lambda: self.pool.allocate(size, timeout))
+        self.scheduler.run_until_asleep(actor)
         self.queue.append(Request(size, actor))
         self.serve()
 
@@ -98,8 +98,8 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(which=ANY, order=st.sampled_from(["expire", "interrupt"]))
     def end_a_wait(self, which: int, order: Order) -> None:
         request = self.queue.pop(which % len(self.queue))
-        self.stage.give(request.actor, order)
-        self.stage.run_until_asleep(request.actor)
+        self.scheduler.give(request.actor, order)
+        self.scheduler.run_until_asleep(request.actor)
         assert isinstance(request.actor.outcome, BufferExhausted if order == "expire" else Interrupted)
         assert self.waits[-1][1] == (order == "expire")
         self.ended_early += 1
@@ -122,7 +122,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.closed = True
         self.pool.close()
         for request in self.queue:
-            self.stage.run_until_asleep(request.actor)
+            self.scheduler.run_until_asleep(request.actor)
             assert isinstance(request.actor.outcome, ProducerClosed)
         self.queue.clear()
 
@@ -132,7 +132,7 @@ class PoolMachine(RuleBasedStateMachine):
         """What the model grants, the pool must grant, in that order and no more."""
         while self.queue and self.queue[0].size <= self.available:
             request = self.queue.pop(0)
-            self.stage.run_until_asleep(request.actor)
+            self.scheduler.run_until_asleep(request.actor)
             assert request.actor.done
             self.take(request.actor.outcome, request.size)
 
@@ -157,7 +157,7 @@ class PoolMachine(RuleBasedStateMachine):
         assert all(request.actor.asleep for request in self.queue)
 
     def teardown(self) -> None:
-        self.stage.__exit__()
+        self.scheduler.__exit__()
 
 
 TestPoolMachine = PoolMachine.TestCase

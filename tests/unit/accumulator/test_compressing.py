@@ -15,7 +15,7 @@ from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.fakes.accumulator_fakes import OTHER, TP, Bench, Runner, values_of, workbench
+from tests.fakes.accumulator_fakes import OTHER, TP, AccumulatorFakes, Runner, accumulator_fakes, values_of
 from tests.support.waiting import wait_until
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
@@ -35,14 +35,14 @@ def events(count: int, seed: int = 1) -> list[bytes]:
     ]  # fmt: skip
 
 
-def sizes_of_batches(bench: Bench, *bursts: list[bytes]) -> list[int]:
+def sizes_of_batches(fakes: AccumulatorFakes, *bursts: list[bytes]) -> list[int]:
     """The sizes of the batches that become full while rows arrive, burst after burst."""
     sizes = []
     for burst in bursts:
-        bench.append(*burst)
-        while batch := bench.try_take():
+        fakes.append(*burst)
+        while batch := fakes.try_take():
             sizes.append(batch.size)
-            bench.complete(batch)
+            fakes.complete(batch)
     return sizes
 
 
@@ -50,11 +50,11 @@ def noise(size: int, seed: int = 2) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def everything(bench: Bench) -> list[ProducerBatch]:
+def everything(fakes: AccumulatorFakes) -> list[ProducerBatch]:
     """All batches of PLACE, taken out; none is acknowledged."""
-    bench.incomplete.begin_close()
+    fakes.incomplete.begin_close()
     taken = []
-    while batch := bench.try_take():
+    while batch := fakes.try_take():
         taken.append(batch)
     return taken
 
@@ -65,26 +65,26 @@ def held(batches: list[ProducerBatch]) -> int:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_is_read_by_a_foreign_client_and_all_bytes_are_the_pools(codec: Codec) -> None:
-    bench = workbench(batch_size=SIZE, linger=0, codec=codec)
+    fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=codec)
     values = events(400)
-    bench.append(*values)
-    batches = everything(bench)
+    fakes.append(*values)
+    batches = everything(fakes)
     assert [value for batch in batches for value in values_of(batch)] == values
     for batch in batches:
         header = read_header(batch.data)
         assert (header.codec, header.size, header.records_count) == (codec, batch.size, batch.records_count)
         assert batch.size < 0.6 * sum(len(value or b"") for value in values_of(batch))
-    assert bench.pool.total - bench.pool.available == held(batches)
+    assert fakes.pool.total - fakes.pool.available == held(batches)
     for batch in batches:
-        bench.complete(batch)  # the pool refuses a buffer that is not its own
-    assert bench.pool.available == bench.pool.total
+        fakes.complete(batch)  # the pool refuses a buffer that is not its own
+    assert fakes.pool.available == fakes.pool.total
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [SIZE, 1 << 17])
 def test_cr1_batches_grow_until_they_have_their_size_compressed(size: int) -> None:
-    bench = workbench(memory=1 << 24, batch_size=size, linger=1e6, codec=Codec.ZSTD)
-    sizes = sizes_of_batches(bench, *(events(size // 8, seed) for seed in range(30)))
+    fakes = accumulator_fakes(memory=1 << 24, batch_size=size, linger=1e6, codec=Codec.ZSTD)
+    sizes = sizes_of_batches(fakes, *(events(size // 8, seed) for seed in range(30)))
     assert sizes[0] < size // 2, "nothing is known"
     assert len(sizes) > 3 * REMEMBERED
     assert max(sizes) <= size
@@ -96,131 +96,131 @@ def test_cr1_batches_grow_until_they_have_their_size_compressed(size: int) -> No
 @pytest.mark.parametrize("burst", [3, 6, 10])
 def test_cr1_data_that_changes_back_and_forth_makes_no_batch_too_large(codec: Codec, burst: int) -> None:
     """`batch.size` is a twentieth below what topics take."""
-    bench = workbench(memory=1 << 24, batch_size=SIZE, linger=1e6, codec=codec)
+    fakes = accumulator_fakes(memory=1 << 24, batch_size=SIZE, linger=1e6, codec=codec)
     dull = [b"%d: all is well, as it was before, and nothing else" % number for number in range(burst * SIZE // 60)]
     wild = [noise(100, seed) for seed in range(burst * SIZE // 100)]
-    sizes = sizes_of_batches(bench, *[dull, wild] * 20)
+    sizes = sizes_of_batches(fakes, *[dull, wild] * 20)
     assert len(sizes) > 30 * burst
     assert max(sizes) <= 1.0486 * SIZE
 
 
 def test_cr1_a_batch_with_little_in_it_teaches_nothing() -> None:
-    bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
-    teach(bench, Codec.GZIP, 0.2)
-    bench.append(b"{}")
-    bench.complete(bench.take())
-    assert bench.ratios.estimate(TP.topic, Codec.GZIP) == 0.2
+    fakes = accumulator_fakes(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
+    teach(fakes, Codec.GZIP, 0.2)
+    fakes.append(b"{}")
+    fakes.complete(fakes.take())
+    assert fakes.ratios.estimate(TP.topic, Codec.GZIP) == 0.2
 
 
 def test_cr1_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
-    bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
-    teach(bench, Codec.GZIP, 0.9)
-    bench.append(noise(3000))
-    batch = bench.take()
+    fakes = accumulator_fakes(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
+    teach(fakes, Codec.GZIP, 0.9)
+    fakes.append(noise(3000))
+    batch = fakes.take()
     assert batch.codec == Codec.NONE
-    assert bench.ratios.estimate(TP.topic, Codec.GZIP) == 1.0
+    assert fakes.ratios.estimate(TP.topic, Codec.GZIP) == 1.0
 
 
-def max_bytes(bench: Bench, size: int) -> int:
+def max_bytes(fakes: AccumulatorFakes, size: int) -> int:
     """The bytes that should pack to a batch of `size` bytes."""
-    assert bench.compression is not None
-    return bench.compression.target_size(TP.topic, size)
+    assert fakes.compression is not None
+    return fakes.compression.target_size(TP.topic, size)
 
 
-def teach(bench: Bench, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> None:
+def teach(fakes: AccumulatorFakes, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> None:
     """Everything packs to a thousandth, or to `ratio`."""
     for _ in range(REMEMBERED):
-        bench.ratios.observe(TP.topic, codec, ratio)
+        fakes.ratios.observe(TP.topic, codec, ratio)
 
 
 def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
-    bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
-    teach(bench)
-    assert max_bytes(bench, SIZE) > 64 * SIZE
-    bench.append(b"{}")
-    assert len(bench.queue().batches[0].buffer) == 8 * SIZE
-    bench.append(b"{}", tp=OTHER)
-    assert len(bench.queue(OTHER).batches[0].buffer) == 8 * SIZE
-    assert bench.pool.available == 0
+    fakes = accumulator_fakes(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    teach(fakes)
+    assert max_bytes(fakes, SIZE) > 64 * SIZE
+    fakes.append(b"{}")
+    assert len(fakes.queue().batches[0].buffer) == 8 * SIZE
+    fakes.append(b"{}", tp=OTHER)
+    assert len(fakes.queue(OTHER).batches[0].buffer) == 8 * SIZE
+    assert fakes.pool.available == 0
 
 
 def test_a_batch_of_the_default_size_gathers_a_few_megabytes_at_most() -> None:
     """The I/O thread compresses what has lingered, and readers unpack it whole."""
-    bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
-    teach(bench)
-    assert max_bytes(bench, 1_000_000) == MAX_GATHERED_BYTES < 8_000_000
-    assert max_bytes(bench, 2 * MAX_GATHERED_BYTES) == 2 * MAX_GATHERED_BYTES
+    fakes = accumulator_fakes(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    teach(fakes)
+    assert max_bytes(fakes, 1_000_000) == MAX_GATHERED_BYTES < 8_000_000
+    assert max_bytes(fakes, 2 * MAX_GATHERED_BYTES) == 2 * MAX_GATHERED_BYTES
 
 
 def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=Codec.LZ4)
     values = [noise(500, seed) for seed in range(20)]
-    bench.append(*values)
-    batches = everything(bench)
+    fakes.append(*values)
+    batches = everything(fakes)
     assert [value for batch in batches for value in values_of(batch)] == values
     assert {read_header(batch.data).codec for batch in batches} == {Codec.NONE}
     assert all(len(batch.buffer) == SIZE for batch in batches)
     assert batches[0].compression_ratio >= 1.0
-    assert max_bytes(bench, SIZE) == SIZE
+    assert max_bytes(fakes, SIZE) == SIZE
 
 
 def test_a_compressed_batch_moves_into_a_buffer_of_its_size_and_the_large_one_is_free() -> None:
-    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.ZSTD)
-    bench.append(*events(20))
-    assert bench.pool.available == bench.pool.total - SIZE
-    (batch,) = everything(bench)
+    fakes = accumulator_fakes(batch_size=SIZE, linger=10, codec=Codec.ZSTD)
+    fakes.append(*events(20))
+    assert fakes.pool.available == fakes.pool.total - SIZE
+    (batch,) = everything(fakes)
     assert len(batch.buffer) == batch.size < SIZE // 2
-    assert bench.pool.available == bench.pool.total - batch.size
+    assert fakes.pool.available == fakes.pool.total - batch.size
 
 
 def test_nearly_the_pools_size_is_rounded_up_to_it_so_that_the_buffer_is_kept() -> None:
-    bench = workbench(memory=8 * SIZE, batch_size=SIZE, linger=10, codec=Codec.ZSTD)
-    teach(bench, Codec.ZSTD, 0.3)
-    bench.append(*events(2), noise(3600))
-    (batch,) = everything(bench)
+    fakes = accumulator_fakes(memory=8 * SIZE, batch_size=SIZE, linger=10, codec=Codec.ZSTD)
+    teach(fakes, Codec.ZSTD, 0.3)
+    fakes.append(*events(2), noise(3600))
+    (batch,) = everything(fakes)
     assert 0.75 * SIZE < batch.size < SIZE
     assert len(batch.buffer) == SIZE
 
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_without_memory_for_a_second_buffer_the_bytes_stay_where_they_were(closed: bool) -> None:
-    bench = workbench(memory=SIZE, batch_size=SIZE, linger=10, codec=Codec.GZIP)
+    fakes = accumulator_fakes(memory=SIZE, batch_size=SIZE, linger=10, codec=Codec.GZIP)
     share = SIZE // 2
     values = events(15)
-    bench.append(*values)
-    rest = bench.pool.try_allocate(bench.pool.available)
+    fakes.append(*values)
+    rest = fakes.pool.try_allocate(fakes.pool.available)
     assert rest is not None
     if closed:
-        bench.pool.close()
-    (batch,) = everything(bench)
+        fakes.pool.close()
+    (batch,) = everything(fakes)
     assert len(batch.buffer) == share
     assert batch.codec == Codec.GZIP
     assert values_of(batch) == values
-    bench.complete(batch)
-    bench.pool.release(rest)
-    assert bench.pool.available == bench.pool.total
+    fakes.complete(batch)
+    fakes.pool.release(rest)
+    assert fakes.pool.available == fakes.pool.total
 
 
 def test_a_full_batch_is_compressed_by_who_fills_it_and_the_last_one_by_who_flushes() -> None:
-    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.SNAPPY)
-    bench.append(*events(40))
-    full, last = bench.queue().batches
+    fakes = accumulator_fakes(batch_size=SIZE, linger=10, codec=Codec.SNAPPY)
+    fakes.append(*events(40))
+    full, last = fakes.queue().batches
     assert (full.closed, full.codec) == (True, Codec.SNAPPY)
     assert (last.closed, last.codec) == (False, Codec.NONE)
-    flush = Runner(bench.accumulator.flush)
+    flush = Runner(fakes.accumulator.flush)
     wait_until(lambda: last.closed, "the flush closes what is open before it waits")
     assert last.codec == Codec.SNAPPY
-    wait_until(lambda: bench.incomplete.flushing == 1, "the flush waits")
-    for batch in (bench.take(), bench.take()):
-        bench.complete(batch)
+    wait_until(lambda: fakes.incomplete.flushing == 1, "the flush waits")
+    for batch in (fakes.take(), fakes.take()):
+        fakes.complete(batch)
     flush.result()
 
 
 def test_a_batch_that_lingered_is_compressed_by_who_takes_it() -> None:
-    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4)
-    bench.append(*events(10))
-    bench.clock.advance(10)
-    batch = bench.take()
+    fakes = accumulator_fakes(batch_size=SIZE, linger=10, codec=Codec.LZ4)
+    fakes.append(*events(10))
+    fakes.clock.advance(10)
+    batch = fakes.take()
     assert batch.codec == Codec.LZ4
     assert values_of(batch) == events(10)
 
@@ -240,10 +240,10 @@ class Failing(Compressor):
 def test_a_codec_that_fails_lets_the_batch_go_uncompressed(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
     compressor = Failing(Codec.LZ4, None)
     compressor.error = error
-    bench = workbench(batch_size=SIZE, linger=10, codec=Codec.LZ4, new_compressor=lambda *_: compressor)
+    fakes = accumulator_fakes(batch_size=SIZE, linger=10, codec=Codec.LZ4, new_compressor=lambda *_: compressor)
     values = events(60)
-    bench.append(*values)
-    batch = bench.take()
+    fakes.append(*values)
+    batch = fakes.take()
     assert batch.codec == Codec.NONE
     assert values_of(batch) == values[: batch.records_count]
     assert (
@@ -258,135 +258,135 @@ def test_every_thread_has_a_codec_object_of_its_own() -> None:
         made.append(threading.get_ident())
         return Compressor(codec, level)
 
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD, new_compressor=make)
-    bench.append(*events(80))
-    bench.append(*events(80))
-    Runner(lambda: bench.append(*events(80), tp=OTHER)).result()
+    fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=Codec.ZSTD, new_compressor=make)
+    fakes.append(*events(80))
+    fakes.append(*events(80))
+    Runner(lambda: fakes.append(*events(80), tp=OTHER)).result()
     assert len(made) == len(set(made)) == 2
 
 
 # --- cut in two -----------------------------------------------------------------------------------------------------
 
 
-def with_futures(bench: Bench, values: list[bytes]) -> list[Future[RecordMetadata]]:
-    return [bench.append_one(value, 7000) for value in values]
+def with_futures(fakes: AccumulatorFakes, values: list[bytes]) -> list[Future[RecordMetadata]]:
+    return [fakes.append_one(value, 7000) for value in values]
 
 
-def deliver(bench: Bench) -> list[list[bytes | None]]:
+def deliver(fakes: AccumulatorFakes) -> list[list[bytes | None]]:
     """Acknowledge one batch after the other; their values."""
-    bench.incomplete.begin_close()
+    fakes.incomplete.begin_close()
     found, offset = [], 0
-    while not bench.incomplete.idle:
-        batch = bench.take()
+    while not fakes.incomplete.idle:
+        batch = fakes.take()
         found.append(values_of(batch))
-        bench.complete(batch, offset)
+        fakes.complete(batch, offset)
         offset += batch.records_count
     return found
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_ra19_pb6_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec: Codec) -> None:
-    bench = workbench(batch_size=SIZE, linger=0, codec=codec)
+    fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=codec)
     values = events(20)
-    futures = with_futures(bench, values)
-    whole = bench.take()
+    futures = with_futures(fakes, values)
+    whole = fakes.take()
     before = whole.size
-    bench.split(whole)
-    head, tail = bench.queue().batches
+    fakes.split(whole)
+    head, tail = fakes.queue().batches
     assert head.codec == tail.codec == codec
     assert max(head.size, tail.size) < 0.8 * before
-    found = deliver(bench)
+    found = deliver(fakes)
     assert [value for half in found for value in half] == values
     assert len(found) == 2
     assert [future.result(0).offset for future in futures] == list(range(20))
-    assert bench.pool.available == bench.pool.total
+    assert fakes.pool.available == fakes.pool.total
 
 
 def test_halves_that_the_codec_fails_to_pack_go_uncompressed() -> None:
     compressor = Failing(Codec.LZ4, None)
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.LZ4, new_compressor=lambda *_: compressor)
+    fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=Codec.LZ4, new_compressor=lambda *_: compressor)
     values = events(20)
-    with_futures(bench, values)
-    whole = bench.take()
+    with_futures(fakes, values)
+    whole = fakes.take()
     assert whole.codec == Codec.LZ4
     compressor.error = ZeroDivisionError()
-    bench.split(whole)
-    assert [half.codec for half in bench.queue().batches] == [Codec.NONE] * 2
-    assert [value for half in deliver(bench) for value in half] == values
-    assert bench.pool.available == bench.pool.total
+    fakes.split(whole)
+    assert [half.codec for half in fakes.queue().batches] == [Codec.NONE] * 2
+    assert [value for half in deliver(fakes) for value in half] == values
+    assert fakes.pool.available == fakes.pool.total
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_ra21_halves_that_need_more_bytes_than_the_whole_get_them(full: bool) -> None:
     """Half of a batch repeats the other half, which only the whole can make use of."""
-    bench = workbench(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    fakes = accumulator_fakes(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
     values = [noise(190, seed) for seed in range(10)] * 2
-    futures = with_futures(bench, values)
-    whole = bench.take()
+    futures = with_futures(fakes, values)
+    whole = fakes.take()
     assert whole.size < 2400
-    rest = bench.pool.try_allocate(bench.pool.available) if full else None
-    bench.split(whole)
-    lent = bench.pool.total - bench.pool.available - (0 if rest is None else len(rest))
+    rest = fakes.pool.try_allocate(fakes.pool.available) if full else None
+    fakes.split(whole)
+    lent = fakes.pool.total - fakes.pool.available - (0 if rest is None else len(rest))
     assert lent == (
         len(whole.buffer) if rest is None else 0 if whole.shared_buffer is None else len(whole.shared_buffer.buffer)
     )
-    assert [value for half in deliver(bench) for value in half] == values
+    assert [value for half in deliver(fakes) for value in half] == values
     assert [future.result(0).offset for future in futures] == list(range(20))
     if rest is not None:
-        bench.pool.release(rest)
-    assert bench.pool.available == bench.pool.total
+        fakes.pool.release(rest)
+    assert fakes.pool.available == fakes.pool.total
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
-    bench = workbench(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
+    fakes = accumulator_fakes(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
     values = events(16, 3)
-    futures = with_futures(bench, values)
-    bench.split(bench.take())
-    rest = bench.pool.try_allocate(bench.pool.available) if full else None
+    futures = with_futures(fakes, values)
+    fakes.split(fakes.take())
+    rest = fakes.pool.try_allocate(fakes.pool.available) if full else None
     found: list[bytes | None] = []
-    while not bench.incomplete.idle:
-        batch = bench.take()
+    while not fakes.incomplete.idle:
+        batch = fakes.take()
         if batch.records_count > 2:
-            bench.split(batch)
+            fakes.split(batch)
             continue
         found += values_of(batch)
-        bench.complete(batch, len(found) - batch.records_count)
+        fakes.complete(batch, len(found) - batch.records_count)
     assert found == values
     assert [future.result(0).offset for future in futures] == list(range(16))
     if rest is not None:
-        bench.pool.release(rest)
-    assert bench.pool.available == bench.pool.total
+        fakes.pool.release(rest)
+    assert fakes.pool.available == fakes.pool.total
 
 
 def test_cr1_a_batch_that_was_too_large_counts_however_little_it_held() -> None:
-    bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
-    teach(bench, Codec.ZSTD, 0.05)
-    assert max_bytes(bench, SIZE) > 10 * SIZE
-    bench.append(*(noise(400, seed) for seed in range(4)))
-    whole = bench.take()
-    assert max_bytes(bench, SIZE) > 10 * SIZE
-    bench.split(whole)
-    assert max_bytes(bench, SIZE) == SIZE
+    fakes = accumulator_fakes(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    teach(fakes, Codec.ZSTD, 0.05)
+    assert max_bytes(fakes, SIZE) > 10 * SIZE
+    fakes.append(*(noise(400, seed) for seed in range(4)))
+    whole = fakes.take()
+    assert max_bytes(fakes, SIZE) > 10 * SIZE
+    fakes.split(whole)
+    assert max_bytes(fakes, SIZE) == SIZE
 
 
 def test_a_batch_that_stayed_uncompressed_is_cut_where_it_lies() -> None:
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.SNAPPY)
+    fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=Codec.SNAPPY)
     values = [noise(300, seed) for seed in range(10)]
-    bench.append(*values)
-    whole = bench.take()
+    fakes.append(*values)
+    whole = fakes.take()
     buffer = whole.buffer
-    bench.split(whole)
-    assert {id(batch.buffer) for batch in bench.queue().batches} == {id(buffer)}
-    assert [value for half in deliver(bench) for value in half] == values
-    assert bench.pool.available == bench.pool.total
+    fakes.split(whole)
+    assert {id(batch.buffer) for batch in fakes.queue().batches} == {id(buffer)}
+    assert [value for half in deliver(fakes) for value in half] == values
+    assert fakes.pool.available == fakes.pool.total
 
 
 def test_an_abort_gives_back_compressed_batches() -> None:
-    bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
-    bench.append(*events(200))
-    flying = bench.take()
-    bench.completion.abort(ProducerClosed("closed"))
-    bench.completion.remove_in_flight(flying)
-    assert bench.pool.available == bench.pool.total
+    fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
+    fakes.append(*events(200))
+    flying = fakes.take()
+    fakes.completion.abort(ProducerClosed("closed"))
+    fakes.completion.remove_in_flight(flying)
+    assert fakes.pool.available == fakes.pool.total
     assert flying.size > HEADER_SIZE

@@ -7,49 +7,49 @@ import pytest
 from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.errors import ProducerClosed
-from tests.fakes.accumulator_fakes import OTHER, TP, workbench
+from tests.fakes.accumulator_fakes import OTHER, TP, accumulator_fakes
 
 
 def test_a_half_is_as_old_as_its_whole_and_comes_right_after_it() -> None:
-    bench = workbench()
-    bench.append(b"a", b"b")
-    bench.append(b"c", tp=OTHER)
-    bench.incomplete.begin_close()
-    first = bench.take()
-    bench.split(first)
-    ages = bench.incomplete.remaining()
+    fakes = accumulator_fakes()
+    fakes.append(b"a", b"b")
+    fakes.append(b"c", tp=OTHER)
+    fakes.incomplete.begin_close()
+    first = fakes.take()
+    fakes.split(first)
+    ages = fakes.incomplete.remaining()
     assert [(batch.topic_partition, batch.number) for batch in ages] == [(TP, 0), (TP, 0), (OTHER, 1)]
     assert ages[0] is first, "a flush that waits for the oldest waits for both"
-    expired = bench.incomplete.expired(bench.clock.now + 120)
+    expired = fakes.incomplete.expired(fakes.clock.now + 120)
     assert expired == ages
 
 
 def test_sequences_of_a_queue_that_was_given_up_are_kept_for_their_identity_alone() -> None:
-    bench = workbench()
+    fakes = accumulator_fakes()
     older, newer = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
-    bench.drainer.current_identity = older
+    fakes.drainer.current_identity = older
     for tp in (TP, OTHER):
-        queue = bench.incomplete.queue_of(tp)
+        queue = fakes.incomplete.queue_of(tp)
         queue.begin(older)
         queue.next_sequence = 5
-    bench.drainer.forget({TP.topic})
-    assert not bench.incomplete.queues
-    found = bench.incomplete.queue_of(TP)
+    fakes.drainer.forget({TP.topic})
+    assert not fakes.incomplete.queues
+    found = fakes.incomplete.queue_of(TP)
     assert (found.identity, found.next_sequence) == (older, 5)
-    bench.drainer.current_identity = newer
-    found = bench.incomplete.queue_of(OTHER)
+    fakes.drainer.current_identity = newer
+    found = fakes.incomplete.queue_of(OTHER)
     assert (found.identity is older, found.next_sequence) == (False, 0)
 
 
 def test_a_producer_that_closes_takes_no_more_and_says_first_that_it_is_closed() -> None:
-    bench = workbench()
-    bench.incomplete.check_open()
-    bench.incomplete.end(ValueError("what ended it"))
+    fakes = accumulator_fakes()
+    fakes.incomplete.check_open()
+    fakes.incomplete.end(ValueError("what ended it"))
     with pytest.raises(ValueError, match="what ended it"):
-        bench.incomplete.check_open()
-    bench.incomplete.begin_close()
+        fakes.incomplete.check_open()
+    fakes.incomplete.begin_close()
     with pytest.raises(ProducerClosed, match="this producer is closed"):
-        bench.incomplete.check_open()
+        fakes.incomplete.check_open()
 
 
 def test_a_wait_for_memory_that_is_interrupted_as_it_begins_is_over() -> None:

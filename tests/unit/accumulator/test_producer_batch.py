@@ -27,7 +27,7 @@ from spark_producer.metrics import OffsetRange
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.columns import read_columns
 from spark_producer.record.splitting import cut_in_half
-from tests.fakes.accumulator_fakes import OTHER, TP, rows_of, values_of, workbench
+from tests.fakes.accumulator_fakes import OTHER, TP, accumulator_fakes, rows_of, values_of
 
 REFUSED = ValueError("refused")
 
@@ -255,34 +255,34 @@ def test_sn35_rows_of_a_run_after_the_cut_keep_their_numbers() -> None:
 
 
 def test_ra21_the_halves_share_one_buffer_of_the_pool_and_the_last_gives_it_back() -> None:
-    bench = workbench(linger=0, batch_size=1024, memory=2048)
-    bench.append(*[b"v" * 50] * 14)
-    whole = bench.take()
-    bench.split(whole)
-    assert bench.pool.available == 1024
-    head = bench.take()
+    fakes = accumulator_fakes(linger=0, batch_size=1024, memory=2048)
+    fakes.append(*[b"v" * 50] * 14)
+    whole = fakes.take()
+    fakes.split(whole)
+    assert fakes.pool.available == 1024
+    head = fakes.take()
     assert head is whole
-    assert bench.ready() == [], "the second half waits: its header lies over the end of the first"
-    bench.split(head)
+    assert fakes.ready() == [], "the second half waits: its header lies over the end of the first"
+    fakes.split(head)
     parts = []
     for _ in range(3):
-        assert bench.pool.available == 1024
-        part = bench.take()
+        assert fakes.pool.available == 1024
+        part = fakes.take()
         parts.append(values_of(part))
-        bench.complete(part)
+        fakes.complete(part)
     assert sum(map(len, parts)) == 14
     assert [value for part in parts for value in part] == [b"v" * 50] * 14
-    assert bench.pool.available == 2048
-    assert bench.incomplete.idle
+    assert fakes.pool.available == 2048
+    assert fakes.incomplete.idle
 
 
 def test_ra12_ra32_a_flush_waits_for_both_halves() -> None:
-    bench = workbench(linger=0)
-    bench.append(*[b"v" * 50] * 14)
-    bench.split(bench.take())
-    first, second = bench.queue().batches
+    fakes = accumulator_fakes(linger=0)
+    fakes.append(*[b"v" * 50] * 14)
+    fakes.split(fakes.take())
+    first, second = fakes.queue().batches
     assert (first.number, first.created) == (second.number, second.created)
-    bench.complete(bench.take())
-    assert not bench.incomplete.idle
-    bench.complete(bench.take())
-    assert bench.incomplete.idle
+    fakes.complete(fakes.take())
+    assert not fakes.incomplete.idle
+    fakes.complete(fakes.take())
+    assert fakes.incomplete.idle

@@ -19,15 +19,15 @@ from spark_producer.partitioner.topic import LoadView, RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.codecs import Codec
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.fakes.accumulator_fakes import NODE, TP, Bench, workbench
+from tests.fakes.accumulator_fakes import NODE, TP, AccumulatorFakes, accumulator_fakes
 from tests.fakes.partitioner_fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
 
 
 class QueuesOf(LoadView):
     """What a producer's partitioner sees of its accumulator; all nodes but those named take what is ready."""
 
-    def __init__(self, bench: Bench, stalled: frozenset[int] = frozenset()) -> None:
-        self._bench = bench
+    def __init__(self, fakes: AccumulatorFakes, stalled: frozenset[int] = frozenset()) -> None:
+        self._bench = fakes
         self._stalled = stalled
 
     def statistics(self, topic: str) -> LoadStatistics:
@@ -40,55 +40,55 @@ class QueuesOf(LoadView):
         return max(batch_size, self._bench.accumulator.full_size(topic))
 
 
-def send(bench: Bench, rule: RowRule, size: int, count: int) -> int:
+def send(fakes: AccumulatorFakes, rule: RowRule, size: int, count: int) -> int:
     """One row without a key, that takes so many bytes: where it went."""
     columns = rows_of(size)
     (partition,) = assign(rule, topic_of(count, TP.topic), columns)
     row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
-    bench.accumulator.append(TopicPartition(TP.topic, partition), row, 0, 1)
+    fakes.accumulator.append(TopicPartition(TP.topic, partition), row, 0, 1)
     return partition
 
 
 def test_ra25_small_and_large_rows_and_the_switch_at_the_edge_of_a_batch() -> None:
     """Batches of 1024. The first large row is due elsewhere only when it has opened a batch of its own."""
-    bench = workbench(batch_size=1024, linger=1000)
+    fakes = accumulator_fakes(batch_size=1024, linger=1000)
     choose = cast(random.Random, ScriptedRandom(1, 2, 3, 1))
-    made = UniformStickyPartitioner(1024, load=QueuesOf(bench), adaptive=False, choose=choose)
-    assert [send(bench, made, size, 4) for size in (100, 1024, 1024, 1024, 1024)] == [1, 1, 2, 3, 1]
-    assert bench.accumulator.queue_lengths(TP.topic) == {1: 3, 2: 1, 3: 1}
+    made = UniformStickyPartitioner(1024, load=QueuesOf(fakes), adaptive=False, choose=choose)
+    assert [send(fakes, made, size, 4) for size in (100, 1024, 1024, 1024, 1024)] == [1, 1, 2, 3, 1]
+    assert fakes.accumulator.queue_lengths(TP.topic) == {1: 3, 2: 1, 3: 1}
 
 
 def test_ra25_a_switch_that_is_due_waits_until_the_open_batch_is_taken() -> None:
-    bench = workbench(batch_size=1024, linger=0)
+    fakes = accumulator_fakes(batch_size=1024, linger=0)
     choose = cast(random.Random, ScriptedRandom(0, 1))
-    made = UniformStickyPartitioner(1024, load=QueuesOf(bench), adaptive=False, choose=choose)
-    assert [send(bench, made, size, 2) for size in (900, 200, 10)] == [0, 0, 0], "1,100 bytes, but the batch is open"
-    bench.complete(bench.take())
-    bench.complete(bench.take())
-    assert send(bench, made, 10, 2) == 1
+    made = UniformStickyPartitioner(1024, load=QueuesOf(fakes), adaptive=False, choose=choose)
+    assert [send(fakes, made, size, 2) for size in (900, 200, 10)] == [0, 0, 0], "1,100 bytes, but the batch is open"
+    fakes.complete(fakes.take())
+    fakes.complete(fakes.take())
+    assert send(fakes, made, 10, 2) == 1
 
 
 @pytest.mark.parametrize(
     ("lengths", "frequencies"), [((1, 7, 2), (7, 1, 6)), ((5, 0, 3, 0, 1), (1, 6, 3, 6, 5)), ((0, 3, 1), (4, 1, 3))]
 )
 def test_ra26_pt3_the_longer_a_queue_the_less_it_gets(lengths: tuple[int, ...], frequencies: tuple[int, ...]) -> None:
-    bench = workbench(linger=1000)
+    fakes = accumulator_fakes(linger=1000)
     for partition, length in enumerate(lengths):
         for _ in range(length):
-            bench.append(b"x" * 900, tp=TopicPartition(TP.topic, partition))
-    load, chooser = QueuesOf(bench), PartitionChooser()
+            fakes.append(b"x" * 900, tp=TopicPartition(TP.topic, partition))
+    load, chooser = QueuesOf(fakes), PartitionChooser()
     topic, total = topic_of(len(lengths), TP.topic), sum(frequencies)
     found = Counter(chooser.choose(topic, load.statistics(TP.topic), number) for number in range(3 * total))
     assert found == {partition: 3 * frequency for partition, frequency in enumerate(frequencies)}
 
 
 def test_ra26_a_stalled_node_is_left_out_whatever_the_queues_say() -> None:
-    bench = workbench(linger=1000)
+    fakes = accumulator_fakes(linger=1000)
     for partition, length in enumerate((0, 2, 1, 0)):
         for _ in range(length):
-            bench.append(b"x" * 900, tp=TopicPartition(TP.topic, partition))
+            fakes.append(b"x" * 900, tp=TopicPartition(TP.topic, partition))
     topic = describe_topic(TP.topic, (9, NODE, NODE, 9))
-    load, chooser = QueuesOf(bench, frozenset({9})), PartitionChooser()
+    load, chooser = QueuesOf(fakes, frozenset({9})), PartitionChooser()
     assert Counter(chooser.choose(topic, load.statistics(TP.topic), number) for number in range(30)) == {
         1: 10,
         2: 20,
@@ -100,17 +100,17 @@ def test_ra27_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
     """Between two looks of the sender come two thirds of a batch (KAFKA-14156: a rule that leaves a partition by bytes
     alone makes a batch of a third, and then one of two thirds)."""
     batch_size = 512
-    bench = workbench(batch_size=batch_size, linger=0.5)
-    made = UniformStickyPartitioner(batch_size, load=QueuesOf(bench), adaptive=False, choose=random.Random(size))
+    fakes = accumulator_fakes(batch_size=batch_size, linger=0.5)
+    made = UniformStickyPartitioner(batch_size, load=QueuesOf(fakes), adaptive=False, choose=random.Random(size))
     taken = []
     for _ in range(60):
         for _ in range(-(-batch_size * 2 // 3 // size)):
-            send(bench, made, size, 5)
-        bench.clock.advance(0.5)
-        bench.check()
-        for batch in bench.drainer.drain(NODE, 1 << 30, bench.clock.now):
+            send(fakes, made, size, 5)
+        fakes.clock.advance(0.5)
+        fakes.check()
+        for batch in fakes.drainer.drain(NODE, 1 << 30, fakes.clock.now):
             taken.append(batch.size)
-            bench.complete(batch)
+            fakes.complete(batch)
     assert len(taken) > 30
     assert batch_size / 2 <= min(taken) <= max(taken) <= batch_size
 
@@ -119,36 +119,36 @@ def test_ra27_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
 def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type) -> None:
     """Records of a topic that shrink to a third: a visit brings three times the bytes. Placed by the column, as Spark
     brings them; the first batch is all that a batch of 1,024 leaves open."""
-    bench = workbench(batch_size=1024, linger=1000, codec=Codec.ZSTD)
+    fakes = accumulator_fakes(batch_size=1024, linger=1000, codec=Codec.ZSTD)
     for _ in range(REMEMBERED):
-        bench.ratios.observe(TP.topic, Codec.ZSTD, 1 / 3)
-    full = bench.accumulator.full_size(TP.topic)
+        fakes.ratios.observe(TP.topic, Codec.ZSTD, 1 / 3)
+    full = fakes.accumulator.full_size(TP.topic)
     assert full > 2.5 * 1024
-    made = rule(1024, load=QueuesOf(bench), choose=random.Random(1))
+    made = rule(1024, load=QueuesOf(fakes), choose=random.Random(1))
     placed = runs(assign(made, topic_of(50, TP.topic), rows_of(*[20] * 4000)))
     assert all(full - 61 - 20 <= length * 20 <= 2 * full for _, length in placed[:-1])
 
 
 def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() -> None:
-    bench = workbench(memory=8192, batch_size=1024, codec=Codec.ZSTD)
+    fakes = accumulator_fakes(memory=8192, batch_size=1024, codec=Codec.ZSTD)
     for _ in range(REMEMBERED):
-        bench.ratios.observe(TP.topic, Codec.ZSTD, 0.1)
-    assert bench.accumulator.full_size(TP.topic) == 4096
-    assert bench.accumulator.full_size(TP.topic, among=16) == 256
-    assert workbench(batch_size=1024).accumulator.full_size(TP.topic) == 1024
+        fakes.ratios.observe(TP.topic, Codec.ZSTD, 0.1)
+    assert fakes.accumulator.full_size(TP.topic) == 4096
+    assert fakes.accumulator.full_size(TP.topic, among=16) == 256
+    assert accumulator_fakes(batch_size=1024).accumulator.full_size(TP.topic) == 1024
 
 
 @pytest.mark.parametrize("rule", [StickyPartitioner, UniformStickyPartitioner])
 def test_ra27_times_far_apart_leave_no_fractions_of_batches(rule: type) -> None:
     """Small rows of one day in any order: the deltas of their timestamps take four bytes each, a sixth of a record."""
-    bench = workbench(memory=1 << 22, batch_size=4096, linger=1000)
-    made, rows, day = rule(4096, load=QueuesOf(bench), choose=random.Random(1)), 20_000, 86_400_000
+    fakes = accumulator_fakes(memory=1 << 22, batch_size=4096, linger=1000)
+    made, rows, day = rule(4096, load=QueuesOf(fakes), choose=random.Random(1)), 20_000, 86_400_000
     times = np.random.default_rng(1).integers(0, day, rows)
     columns = columns_of(topic=TP.topic, value=pa.array([b"v" * 10] * rows), timestamp=pa.array(times))
     arranged = ArrangedRows(columns.records, np.arange(rows, dtype=np.int64))
     first = 0
     for partition, length in runs(assign(made, topic_of(500, TP.topic), columns)):
-        bench.accumulator.append(TopicPartition(TP.topic, partition), arranged, first, first + length)
+        fakes.accumulator.append(TopicPartition(TP.topic, partition), arranged, first, first + length)
         first += length
-    sizes = [batch.position for queue in bench.incomplete.queues.values() for batch in queue.batches]
+    sizes = [batch.position for queue in fakes.incomplete.queues.values() for batch in queue.batches]
     assert sum(size < 2048 for size in sizes) <= 1, sorted(sizes)

@@ -16,7 +16,7 @@ from spark_producer.accumulator.topic_limits import (
     TopicLimits,
 )
 from spark_producer.record.codecs import Codec
-from tests.fakes.accumulator_fakes import DEADLINE, Bench, workbench
+from tests.fakes.accumulator_fakes import DEADLINE, AccumulatorFakes, accumulator_fakes
 
 BATCH_SIZE = 16384
 
@@ -26,7 +26,9 @@ class Topic:
 
     def __init__(self, limit: int, codec: Codec = Codec.NONE) -> None:
         self.limit = limit
-        self.bench: Bench = workbench(memory=1 << 20, batch_size=BATCH_SIZE, linger=1000, codec=codec)
+        self.fakes: AccumulatorFakes = accumulator_fakes(
+            memory=1 << 20, batch_size=BATCH_SIZE, linger=1000, codec=codec
+        )
         self.choose = random.Random(5)
         self.taken: list[int] = []
         self.refused: list[int] = []
@@ -35,17 +37,17 @@ class Topic:
         """Until so many more were taken."""
         until = len(self.taken) + batches
         while len(self.taken) < until:
-            self.bench.append(*(self.row() for _ in range(100)))
-            while (batch := self.bench.try_take()) is not None:
+            self.fakes.append(*(self.row() for _ in range(100)))
+            while (batch := self.fakes.try_take()) is not None:
                 self.judge(batch)
 
     def judge(self, batch: ProducerBatch) -> None:
         if batch.size > self.limit:
             self.refused.append(batch.size)
-            self.bench.split(batch)
+            self.fakes.split(batch)
         else:
             self.taken.append(batch.size)
-            self.bench.complete(batch)
+            self.fakes.complete(batch)
 
     def row(self) -> bytes:
         return b"".join(b"%03d " % self.choose.randrange(1000) for _ in range(25))

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ConnectionFailed
 from spark_producer.producer.outages import MIN_BETWEEN_LOSSES, REPORT_AFTER, Outages
-from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, metadata_of, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, answer_to, metadata_of, sender_fakes
 
 REFUSED = ConnectionFailed("cannot connect to host1:9092: Connection refused")
 
@@ -18,9 +18,9 @@ REFUSED = ConnectionFailed("cannot connect to host1:9092: Connection refused")
 class Watched:
     """A sender, its outages, and an I/O thread's turns at one second each."""
 
-    def __init__(self, made: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(self, made: SenderFakes, caplog: pytest.LogCaptureFixture) -> None:
         self.made = made
-        self.outages = Outages(made.bench.accumulator, made.metadata)
+        self.outages = Outages(made.fakes.accumulator, made.metadata)
         self._caplog = caplog
 
     def turns(self, seconds: float, each: Callable[[], None] = lambda: None) -> list[str]:
@@ -28,7 +28,7 @@ class Watched:
         self._caplog.clear()
         for _ in range(round(seconds / 0.5)):
             each()
-            self.made.bench.clock.advance(0.5)
+            self.made.fakes.clock.advance(0.5)
             self.outages.check(self.made.now)
         assert all(record.levelno == logging.WARNING for record in self._caplog.records)
         return [record.getMessage() for record in self._caplog.records]
@@ -40,7 +40,7 @@ class Watched:
 
 @pytest.fixture
 def watched(caplog: pytest.LogCaptureFixture) -> Watched:
-    return Watched(stage(delivery_timeout=120), caplog)
+    return Watched(sender_fakes(delivery_timeout=120), caplog)
 
 
 def test_an_outage_of_forty_seconds_is_two_lines(watched: Watched) -> None:
@@ -53,7 +53,7 @@ def test_an_outage_of_forty_seconds_is_two_lines(watched: Watched) -> None:
     (lost,) = watched.turns(40, lambda: watched.lose(1))
     assert lost == (
         "lost broker 1 at host1:9092 for 3.5 s: cannot connect to host1:9092: Connection refused. 2 batches of "
-        f"{sum(batch.size for batch in made.bench.incomplete.remaining()[:2]):,} bytes wait. They are sent when the outage "
+        f"{sum(batch.size for batch in made.fakes.incomplete.remaining()[:2]):,} bytes wait. They are sent when the outage "
         "ends, and fail 120 s after they were queued (kafka.delivery.timeout.ms)"
     )
     made.network.unready = set()
@@ -88,14 +88,14 @@ def test_what_is_in_flight_waits_too(watched: Watched) -> None:
 
 def test_many_brokers_are_one_line_and_later_ones_another(caplog: pytest.LogCaptureFixture) -> None:
     nodes = range(1, 51)
-    watched = Watched(stage(delivery_timeout=1200, leaders={TOPIC: tuple(nodes)}), caplog)
+    watched = Watched(sender_fakes(delivery_timeout=1200, leaders={TOPIC: tuple(nodes)}), caplog)
     cluster = watched.made.metadata.cluster
     address = cluster.nodes[1]
     watched.made.metadata.cluster = cluster.replace(
         nodes=dict.fromkeys(nodes, address), topics={TOPIC: cluster.topics[TOPIC]._replace(leaders=tuple(nodes))}
     )
     for partition in range(50):
-        watched.made.bench.append(b"a", tp=TopicPartition(TOPIC, partition))
+        watched.made.fakes.append(b"a", tp=TopicPartition(TOPIC, partition))
     watched.lose(*range(1, 41))
     (line,) = watched.turns(8)
     assert "broker 1 at host1:9092, broker 2 at host1:9092, broker 3 at host1:9092 and 37 more" in line
@@ -123,7 +123,7 @@ def test_brokers_that_come_and_go_do_not_fill_the_log(watched: Watched) -> None:
 def test_partitions_without_a_leader_are_told_of_though_no_connection_was_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    watched = Watched(stage(delivery_timeout=120, leaders={TOPIC: (-1,)}), caplog)
+    watched = Watched(sender_fakes(delivery_timeout=120, leaders={TOPIC: (-1,)}), caplog)
     watched.made.batches(b"a")
     (line,) = watched.turns(30)
     assert line.startswith(f"lost the leader of topic {TOPIC!r}, partition 0 for ")
@@ -148,7 +148,7 @@ def test_partitions_that_move_to_another_leader_end_the_outage(watched: Watched)
 
 @pytest.mark.parametrize("leader", [1, -1], ids=["a broker is lost", "no leader"])
 def test_batches_that_have_failed_are_not_said_to_have_gone_on(caplog: pytest.LogCaptureFixture, leader: int) -> None:
-    watched = Watched(stage(delivery_timeout=30, leaders={TOPIC: (leader,)}), caplog)
+    watched = Watched(sender_fakes(delivery_timeout=30, leaders={TOPIC: (leader,)}), caplog)
     watched.made.batches(b"a")
     watched.made.network.unready = {1}
     if leader > 0:

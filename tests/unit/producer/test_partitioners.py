@@ -15,9 +15,9 @@ from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import Node, TopicPartition
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.sender import KnownTopics, ProducerLoad
-from tests.fakes.accumulator_fakes import DEADLINE, OTHER, TP, Runner, workbench
+from tests.fakes.accumulator_fakes import DEADLINE, OTHER, TP, Runner, accumulator_fakes
 from tests.fakes.partitioner_fakes import topic_of
-from tests.fakes.sender_fakes import TOPIC, metadata_of, stage
+from tests.fakes.sender_fakes import TOPIC, metadata_of, sender_fakes
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets
 from tests.support.waiting import wait_until
@@ -87,7 +87,7 @@ def test_small_tasks_begin_on_other_partitions(broker: LocalBroker) -> None:
 
 
 def test_ra26_what_waits_is_counted_without_idle_partitions() -> None:
-    made = workbench(linger=0)
+    made = accumulator_fakes(linger=0)
     assert made.accumulator.queue_lengths(TP.topic) == {}
     for _ in range(3):
         made.append(b"x" * 900)
@@ -110,7 +110,7 @@ class Untouchable(deque[Any]):
 
 def test_ra26_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitions() -> None:
     """Many partitions of another topic have a batch each; of this topic all had one, and one has a batch again."""
-    made = workbench(memory=1 << 24, linger=0)
+    made = accumulator_fakes(memory=1 << 24, linger=0)
     idle, others = ([TopicPartition(topic, number) for number in range(1, 100)] for topic in (TP.topic, "other"))
     for tp in (*idle, *others):
         made.append(b"x", tp=tp)
@@ -124,7 +124,7 @@ def test_ra26_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitio
 
 
 def test_ra26_an_expired_batch_waits_no_more() -> None:
-    made = workbench(linger=0)
+    made = accumulator_fakes(linger=0)
     made.append(b"x")
     made.clock.advance(DEADLINE * 1000)
     assert len(made.expire()) == 1
@@ -132,7 +132,7 @@ def test_ra26_an_expired_batch_waits_no_more() -> None:
 
 
 def test_ra26_both_halves_of_a_split_batch_wait() -> None:
-    made = workbench(linger=0)
+    made = accumulator_fakes(linger=0)
     made.append(*[b"x" * 100] * 4)
     made.split(made.take())
     assert made.accumulator.queue_lengths(TP.topic) == {TP.partition: 2}
@@ -140,7 +140,7 @@ def test_ra26_both_halves_of_a_split_batch_wait() -> None:
 
 def test_ra26_queues_are_counted_while_others_fill_them() -> None:
     """What is counted changes meanwhile: neither side waits, and nobody stumbles over it."""
-    made = workbench(memory=1 << 24)
+    made = accumulator_fakes(memory=1 << 24)
     topic_partitions = [TopicPartition("orders", partition) for partition in range(64)]
 
     def fill() -> None:
@@ -157,7 +157,7 @@ def test_ra26_queues_are_counted_while_others_fill_them() -> None:
 
 
 def test_ra25_the_room_of_an_open_batch() -> None:
-    made = workbench(linger=0)
+    made = accumulator_fakes(linger=0)
     assert made.accumulator.free_bytes(*TP) == 0
     made.append(b"x" * 100)
     room = made.accumulator.free_bytes(*TP)
@@ -168,7 +168,7 @@ def test_ra25_the_room_of_an_open_batch() -> None:
 
 
 def test_ra25_a_full_batch_is_closed_when_it_is_left() -> None:
-    made = workbench(linger=60)
+    made = accumulator_fakes(linger=60)
     made.accumulator.close_full(TP, 100)
     made.append(*[b"x" * 100] * 7)
     made.accumulator.close_full(TP, 107)
@@ -191,13 +191,13 @@ def test_ra25_full_batches_do_not_linger_when_the_rows_go_elsewhere(broker: Loca
 
 
 def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
-    made = stage(availability_timeout=0.1, leaders={TOPIC: (1, 2)})
-    load = ProducerLoad(made.bench.accumulator, made.sender)
+    made = sender_fakes(availability_timeout=0.1, leaders={TOPIC: (1, 2)})
+    load = ProducerLoad(made.fakes.accumulator, made.sender)
     made.network.unready = {2}
     made.batches(b"a", partition=1)
     made.step()
     assert load.statistics(TOPIC) == ({1: 1}, frozenset())
-    made.bench.clock.advance(0.2)
+    made.fakes.clock.advance(0.2)
     made.step()
     assert load.statistics(TOPIC).stalled == {2}
     made.network.unready = set()
@@ -206,7 +206,7 @@ def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
 
 
 def test_pt4_racks_come_from_the_brokers() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     answer = metadata_of({TOPIC: (1, 2)})
     brokers = tuple(node._replace(rack=rack) for node, rack in zip(answer.brokers, ("a", None), strict=True))
@@ -216,7 +216,7 @@ def test_pt4_racks_come_from_the_brokers() -> None:
 
 
 def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 7)}, nodes=(1,)))
     topics, info = KnownTopics(made.metadata, ""), made.metadata.cluster.topics[TOPIC]
@@ -227,7 +227,7 @@ def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> No
 
 def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
     """What is kept of a topic is made anew when its leaders change, and not before."""
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     answer = metadata_of({TOPIC: (1, 2)})
     made.learn(answer._replace(brokers=tuple(node._replace(rack=f"r{node.node_id}") for node in answer.brokers)))
@@ -241,7 +241,7 @@ def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
 
 
 def test_pt4_a_rack_that_changes_or_comes_with_a_hint_counts() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 2)}))
     topics = KnownTopics(made.metadata, "a")

@@ -25,7 +25,7 @@ from spark_producer.record.codecs import Codec
 from spark_producer.record.columns import read_columns
 from spark_producer.record.send_arguments import read_record
 from spark_producer.sender import ProducerLoad
-from tests.fakes.accumulator_fakes import Bench, workbench
+from tests.fakes.accumulator_fakes import AccumulatorFakes, accumulator_fakes
 from tests.fakes.scripted_cluster import ScriptedCluster
 
 Start = Callable[..., Producer]
@@ -56,8 +56,8 @@ class Side:
     """A partitioner and an accumulator of its own, without sender or network."""
 
     def __init__(self, name: str, seed: int, codec: Codec) -> None:
-        self.bench: Bench = workbench(batch_size=1024, codec=codec)
-        load = ProducerLoad(self.bench.accumulator, SimpleNamespace(stalled=frozenset()))  # type: ignore[arg-type]
+        self.fakes: AccumulatorFakes = accumulator_fakes(batch_size=1024, codec=codec)
+        load = ProducerLoad(self.fakes.accumulator, SimpleNamespace(stalled=frozenset()))  # type: ignore[arg-type]
         config = producer_config({"bootstrap.servers": "b:1", "batch.size": 1024})
         self.partitioner = make_partitioner(config, load, own if name == "own" else CHOICES[name], random.Random(seed))
 
@@ -65,23 +65,23 @@ class Side:
         columns = read_columns(row_of(value, key, given, partition, timestamp), topic="t", now_ms=0).or_raise()
         (slot,) = self.partitioner.assign(columns, [TOPIC]).slots.tolist()
         rows = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
-        self.bench.accumulator.append(TopicPartition("t", slot), rows, 0, 1)
+        self.fakes.accumulator.append(TopicPartition("t", slot), rows, 0, 1)
         self._close_full()
 
     def send(self, value: Any, key: Any, given: Any, partition: int | None, timestamp: int) -> None:
         record, asked = read_record("t", value, key, given, partition, timestamp)
         chosen = self.partitioner.assign_one(TOPIC, record, asked)
-        self.bench.accumulator.append_one(TopicPartition("t", chosen), record)
+        self.fakes.accumulator.append_one(TopicPartition("t", chosen), record)
         self._close_full()
 
     def _close_full(self) -> None:
         for topic, partition, size in self.partitioner.take_full():
-            self.bench.accumulator.close_full(TopicPartition(topic, partition), size)
+            self.fakes.accumulator.close_full(TopicPartition(topic, partition), size)
 
     def batches(self) -> list[tuple[int, list[bytes]]]:
         """By partition, sealed."""
         found = []
-        for (_, partition), queue in sorted(self.bench.incomplete.queues.items()):
+        for (_, partition), queue in sorted(self.fakes.incomplete.queues.items()):
             for batch in queue.batches:
                 batch.write_header()
             found.append((partition, [bytes(batch.data) for batch in queue.batches]))
@@ -172,19 +172,19 @@ def test_a_partition_that_is_not_there_is_named_as_for_a_row() -> None:
 
 
 def test_only_what_changes_the_io_threads_plans_wakes_it() -> None:
-    bench = workbench(linger=0.010)
-    bench.incomplete.sleeps(bench.clock.now + 0.010)
-    bench.append_one(b"a")
-    assert bench.wakeups == [], "it wakes in time anyway"
-    bench.incomplete.sleeps(None)
-    bench.check()
-    bench.append_one(b"b")
-    assert bench.wakeups == [], "the batch was there before"
-    bench.append_one(b"x" * 1000)
-    assert len(bench.wakeups) == 1, "a batch is full"
-    bench.incomplete.wakes()
-    bench.append_one(b"x" * 1000)
-    assert len(bench.wakeups) == 1, "it is awake"
+    fakes = accumulator_fakes(linger=0.010)
+    fakes.incomplete.sleeps(fakes.clock.now + 0.010)
+    fakes.append_one(b"a")
+    assert fakes.wakeups == [], "it wakes in time anyway"
+    fakes.incomplete.sleeps(None)
+    fakes.check()
+    fakes.append_one(b"b")
+    assert fakes.wakeups == [], "the batch was there before"
+    fakes.append_one(b"x" * 1000)
+    assert len(fakes.wakeups) == 1, "a batch is full"
+    fakes.incomplete.wakes()
+    fakes.append_one(b"x" * 1000)
+    assert len(fakes.wakeups) == 1, "it is awake"
 
 
 def test_the_largest_record_is_counted_whatever_comes_after(cluster: ScriptedCluster, start: Start) -> None:

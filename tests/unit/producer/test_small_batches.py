@@ -18,7 +18,7 @@ from spark_producer.cli.connection_args import connection_settings
 from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config import producer_config
 from spark_producer.record.codecs import Codec
-from tests.fakes.accumulator_fakes import DEADLINE, values_of, workbench
+from tests.fakes.accumulator_fakes import DEADLINE, accumulator_fakes, values_of
 
 COUNT = 120
 PARTITIONERS = ["uniform_sticky", "sticky", "sticky_without_keys", "round_robin", "murmur2_random"]
@@ -78,33 +78,33 @@ def test_a_record_with_a_batch_of_its_own_does_not_linger(broker: LocalBroker, t
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_the_slack_of_a_buffer_takes_no_second_record(codec: Codec) -> None:
     """A buffer is made for what its record takes at most, and a tiny one would fit into the rest."""
-    bench = workbench(batch_size=0, codec=codec)
-    bench.append(b"a", None, b"b")
-    assert [values_of(bench.take()) for _ in range(3)] == [[b"a"], [None], [b"b"]]
-    assert bench.ready() == []
+    fakes = accumulator_fakes(batch_size=0, codec=codec)
+    fakes.append(b"a", None, b"b")
+    assert [values_of(fakes.take()) for _ in range(3)] == [[b"a"], [None], [b"b"]]
+    assert fakes.ready() == []
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("size", [0, 200])
 def test_small_batches_take_what_they_cost_from_the_pool_but_grow_no_larger(size: int, codec: Codec) -> None:
     """The object of a batch takes 1 KB, which nothing else accounts for: a full pool of tiny batches would take 7 times more."""
-    bench = workbench(batch_size=size, codec=codec, memory=1 << 20)
-    bench.append(*[b"%02d" % number * 20 for number in range(40)])
-    waiting = len(bench.queue().batches)
+    fakes = accumulator_fakes(batch_size=size, codec=codec, memory=1 << 20)
+    fakes.append(*[b"%02d" % number * 20 for number in range(40)])
+    waiting = len(fakes.queue().batches)
     assert waiting >= (40 if size == 0 else 10)
-    assert bench.pool.total - bench.pool.available == waiting * MIN_BUFFER_BYTES
-    taken = [bench.take() for _ in range(waiting - 1)]
+    assert fakes.pool.total - fakes.pool.available == waiting * MIN_BUFFER_BYTES
+    taken = [fakes.take() for _ in range(waiting - 1)]
     assert max(batch.size for batch in taken) <= max(size, 61 + 60)
     assert size == 0 or max(batch.records_count for batch in taken) > 1
 
 
 def test_the_limit_of_a_topic_makes_no_batch_larger_than_the_option() -> None:
-    bench = workbench(batch_size=200, linger=0)
-    bench.append(b"a" * 40, b"b" * 40)
-    refused = bench.take()
+    fakes = accumulator_fakes(batch_size=200, linger=0)
+    fakes.append(b"a" * 40, b"b" * 40)
+    refused = fakes.take()
     assert MIN_LIMIT_BYTES > 200 > refused.size
-    bench.split(refused)
-    assert bench.accumulator.full_size("orders") == 200
+    fakes.split(refused)
+    assert fakes.accumulator.full_size("orders") == 200
 
 
 @pytest.mark.parametrize("size", ["0", "1", "2147483647"])

@@ -12,13 +12,13 @@ from spark_producer.errors import (
     UnsupportedVersion,
 )
 from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
-from tests.fakes.transaction_fakes import LOST, TransactionStage
+from tests.fakes.transaction_fakes import LOST, TransactionFakes
 from tests.unit.sender.transactions.test_manager import in_transaction
 
 BOTH_STYLES = pytest.mark.parametrize("implicit", [False, True])
 
 
-def being_committed(*, implicit: bool) -> tuple[TransactionStage, Operation]:
+def being_committed(*, implicit: bool) -> tuple[TransactionFakes, Operation]:
     """A transaction with one row, whose EndTxn has not been answered."""
     made = in_transaction(implicit=implicit)
     made.made.batches(b"a")
@@ -30,7 +30,7 @@ def being_committed(*, implicit: bool) -> tuple[TransactionStage, Operation]:
     return made, commit
 
 
-def go_on(made: TransactionStage) -> None:
+def go_on(made: TransactionFakes) -> None:
     """The coordinator answers."""
     made.holding.clear()
     made.answer_held()
@@ -67,7 +67,7 @@ def test_tm2_a_row_that_is_queued_while_the_commit_is_on_its_way_is_not_sent_and
     implicit: bool, lost: bool
 ) -> None:
     made, commit = being_committed(implicit=implicit)
-    stray = made.made.bench.append_one(b"of a thread that still sent")
+    stray = made.made.fakes.append_one(b"of a thread that still sent")
     made.run()
     made.script["commit"] = [LOST] if lost else []
     go_on(made)

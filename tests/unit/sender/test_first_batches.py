@@ -13,13 +13,13 @@ from spark_producer.sender import ClientRequest
 from spark_producer.sender.identity import LAST_EPOCH
 from tests.fakes.sender_fakes import (
     TOPIC,
-    Stage,
+    SenderFakes,
     answer_to,
     batches_of,
     first_letters,
     in_flight,
+    sender_fakes,
     sent_in,
-    stage,
 )
 from tests.fakes.simulated_cluster import Log, numbers_in
 
@@ -34,28 +34,28 @@ def carried_out(log: Log, outgoing: ClientRequest) -> int:
     return log.append(sent.header, numbers_in(batch.data, sent.header))[0]
 
 
-def write_all(made: Stage, log: Log) -> None:
+def write_all(made: SenderFakes, log: Log) -> None:
     """Requests reach the leader in the order sent, and are answered together."""
     for _ in range(50):
-        if made.bench.incomplete.idle:
+        if made.fakes.incomplete.idle:
             return
         for outgoing, code in [(outgoing, carried_out(log, outgoing)) for outgoing in made.produce()]:
             made.complete(outgoing, answer_to(outgoing, code))
-        made.bench.clock.advance(1)
+        made.fakes.clock.advance(1)
     raise AssertionError("not idle after 50 rounds")
 
 
 @pytest.mark.parametrize("refusals", [0, 1, 2])
 def test_sn14_a_first_batch_that_is_refused_is_not_overtaken(refusals: int) -> None:
-    made, log = stage(acquainted=False), Log(1, 1 << 20, refusals=refusals)
+    made, log = sender_fakes(acquainted=False), Log(1, 1 << 20, refusals=refusals)
     made.batches(*(b"%08d" % number for number in range(9)))
     write_all(made, log)
     assert log.records == list(range(9))
-    assert made.bench.drainer.current_identity.epoch == 0, "no gap was seen"
+    assert made.fakes.drainer.current_identity.epoch == 0, "no gap was seen"
 
 
 def test_sn14_the_first_acknowledgement_lets_the_others_follow_unanswered() -> None:
-    made = stage(acquainted=False)
+    made = sender_fakes(acquainted=False)
     made.batches(b"a", b"b", b"c")
     (first,) = made.produce()
     assert first_letters([first]) == "a"
@@ -64,7 +64,7 @@ def test_sn14_the_first_acknowledgement_lets_the_others_follow_unanswered() -> N
 
 
 def test_the_first_batches_of_a_thousand_partitions_share_one_round_trip() -> None:
-    made = stage(acquainted=False, memory=1 << 22, leaders={TOPIC: (1,) * 1000})
+    made = sender_fakes(acquainted=False, memory=1 << 22, leaders={TOPIC: (1,) * 1000})
     for partition in range(1000):
         made.batches(b"a", b"b", partition=partition)
     (first,) = made.produce()
@@ -78,12 +78,12 @@ def test_the_first_batches_of_a_thousand_partitions_share_one_round_trip() -> No
 def test_it_costs_one_round_trip_whatever_the_number_of_partitions(partitions: int) -> None:
     rounds = []
     for acquainted in (True, False):
-        made = stage(acquainted=acquainted, memory=1 << 23, linger=1000, leaders={TOPIC: (1,) * partitions})
+        made = sender_fakes(acquainted=acquainted, memory=1 << 23, linger=1000, leaders={TOPIC: (1,) * partitions})
         for partition in range(partitions):
             made.batches(b"a", b"b", b"c", b"d", b"e", partition=partition)
-        made.bench.incomplete.begin_close()
+        made.fakes.incomplete.begin_close()
         rounds.append(0)
-        while not made.bench.incomplete.idle:
+        while not made.fakes.incomplete.idle:
             rounds[-1] += 1
             requests: list[ClientRequest] = []
             while len(requests) < IN_FLIGHT and (more := made.step().requests):
@@ -94,11 +94,11 @@ def test_it_costs_one_round_trip_whatever_the_number_of_partitions(partitions: i
 
 
 def test_sn26_a_duplicate_says_too_that_the_producer_is_known() -> None:
-    made = stage(acquainted=False)
+    made = sender_fakes(acquainted=False)
     made.batches(b"a", b"b", b"c")
     (first,) = made.produce()
     made.complete(first, answer_to(first, TIMED_OUT))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     (again,) = made.produce()
     assert first_letters([again]) == "a", "it may be in the log or not: nothing is known yet"
     made.complete(again, answer_to(again, DUPLICATE))
@@ -106,10 +106,10 @@ def test_sn26_a_duplicate_says_too_that_the_producer_is_known() -> None:
 
 
 def test_sn21_a_first_batch_that_was_given_up_and_is_in_the_log_lets_the_others_follow() -> None:
-    made = stage(acquainted=False, delivery_timeout=5)
+    made = sender_fakes(acquainted=False, delivery_timeout=5)
     made.batches(b"a")
     (first,) = made.produce()
-    made.bench.clock.advance(5)
+    made.fakes.clock.advance(5)
     made.batches(b"b", b"c")
     assert made.produce() == []
     made.complete(first, answer_to(first))
@@ -117,11 +117,11 @@ def test_sn21_a_first_batch_that_was_given_up_and_is_in_the_log_lets_the_others_
 
 
 def test_a_lost_connection_leaves_the_first_batch_alone() -> None:
-    made = stage(acquainted=False)
+    made = sender_fakes(acquainted=False)
     made.batches(b"a", b"b")
     (first,) = made.produce()
     made.complete(first, error=ConnectionFailed("reset"))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.batches(b"c")
     assert [batch.topic_partition.partition for batch in batches_of(made.step().requests)] == [0], (
         "and a question for metadata"
@@ -130,11 +130,11 @@ def test_a_lost_connection_leaves_the_first_batch_alone() -> None:
 
 
 def test_the_halves_of_a_first_batch_and_what_follows_go_one_by_one() -> None:
-    made = stage(acquainted=False, batch_size=4096)
-    made.bench.append(*[letter * 900 for letter in (b"a", b"b", b"c", b"d")])
+    made = sender_fakes(acquainted=False, batch_size=4096)
+    made.fakes.append(*[letter * 900 for letter in (b"a", b"b", b"c", b"d")])
     (first,) = made.produce()
     made.complete(first, answer_to(first, TOO_LARGE))
-    made.bench.append(*[letter * 900 for letter in (b"e", b"f", b"g", b"h", b"i", b"j")])
+    made.fakes.append(*[letter * 900 for letter in (b"e", b"f", b"g", b"h", b"i", b"j")])
     (head,) = made.produce()
     assert len(head.batches) == 1
     made.complete(head, answer_to(head))
@@ -144,7 +144,7 @@ def test_the_halves_of_a_first_batch_and_what_follows_go_one_by_one() -> None:
 
 
 def test_sn22_sn23_in_a_new_epoch_every_partition_begins_with_one_batch() -> None:
-    made = stage()
+    made = sender_fakes()
     (lost,) = in_flight(made, b"a")
     made.complete(lost, answer_to(lost, NOT_AUTHORIZED))
     for partition in (0, 1):
@@ -158,7 +158,7 @@ def test_sn22_sn23_in_a_new_epoch_every_partition_begins_with_one_batch() -> Non
 
 
 def test_sn31_under_another_producer_id_too() -> None:
-    made = stage(epoch=LAST_EPOCH)
+    made = sender_fakes(epoch=LAST_EPOCH)
     (lost,) = in_flight(made, b"a")
     made.complete(lost, answer_to(lost, NOT_AUTHORIZED))
     made.batches(b"b", b"c")
@@ -167,10 +167,10 @@ def test_sn31_under_another_producer_id_too() -> None:
 
 
 def test_an_answer_to_a_batch_of_a_former_identity_tells_nothing() -> None:
-    made = stage(acquainted=False)
+    made = sender_fakes(acquainted=False)
     made.batches(b"a", b"b")
     (first,) = made.produce()
-    queue = made.bench.queue()
+    queue = made.fakes.queue()
     queue.begin(queue.identity._replace(epoch=1))
     made.complete(first, answer_to(first))
     assert not queue.known_to_broker
@@ -181,10 +181,10 @@ def test_an_answer_to_a_batch_of_a_former_identity_tells_nothing() -> None:
 )
 def test_after_a_pause_the_producer_may_be_unknown_again(pause: float, together: str) -> None:
     """The topic may have been made anew meanwhile, or the producer id may have expired."""
-    made = stage(acquainted=False)
+    made = sender_fakes(acquainted=False)
     (first,) = in_flight(made, b"x")
     made.complete(first, answer_to(first))
-    made.bench.clock.advance(pause)
+    made.fakes.clock.advance(pause)
     made.batches(b"a", b"b")
     requests = made.produce()
     assert first_letters(requests) == together
@@ -194,10 +194,10 @@ def test_after_a_pause_the_producer_may_be_unknown_again(pause: float, together:
 
 
 def test_a_partition_that_was_forgotten_and_is_written_to_again_begins_alone() -> None:
-    made = stage(acquainted=False)
+    made = sender_fakes(acquainted=False)
     (first,) = in_flight(made, b"x")
     made.complete(first, answer_to(first))
-    made.bench.drainer.forget({TOPIC})
+    made.fakes.drainer.forget({TOPIC})
     made.batches(b"a", b"b")
     (second,) = made.produce()
     assert [(batch.base_sequence, first_letters([second])) for batch in second.batches] == [(1, "a")]
@@ -206,6 +206,6 @@ def test_a_partition_that_was_forgotten_and_is_written_to_again_begins_alone() -
 
 
 def test_sn13_without_idempotence_nothing_waits() -> None:
-    made = stage(idempotent=False)
+    made = sender_fakes(idempotent=False)
     made.batches(b"a", b"b", b"c")
     assert first_letters(made.produce()) == "abc"

@@ -13,8 +13,8 @@ from tests.fakes.sender_fakes import (
     first_letters,
     in_flight,
     metadata_of,
+    sender_fakes,
     sent_in,
-    stage,
 )
 
 OUT_OF_ORDER, UNKNOWN_PRODUCER_ID = Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID
@@ -24,38 +24,38 @@ FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 @pytest.mark.parametrize("code", FATAL)
 def test_sn28_sn29_a_fatal_error_ends_an_idempotent_producer(code: int) -> None:
-    made = stage()
+    made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, code))
-    assert isinstance(made.bench.incomplete.error, BrokerError)
+    assert isinstance(made.fakes.incomplete.error, BrokerError)
     step = made.step()
     assert (step.requests, step.wake_at) == ([], None)
-    held = made.bench.pool.total - made.bench.pool.available
+    held = made.fakes.pool.total - made.fakes.pool.available
     made.complete(second, answer_to(second))
     assert held == 1024
-    assert made.bench.pool.available == made.bench.pool.total, "the last buffer came back with its answer"
+    assert made.fakes.pool.available == made.fakes.pool.total, "the last buffer came back with its answer"
 
 
 def test_sn28_without_idempotence_such_an_error_is_the_batchs_own() -> None:
-    made = stage(idempotent=False)
+    made = sender_fakes(idempotent=False)
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, 31))
-    assert made.bench.incomplete.error is None
+    assert made.fakes.incomplete.error is None
     assert isinstance(made.error, BrokerError)
 
 
 def test_sn14_sn15_a_disconnect_sends_all_again_in_order_one_at_a_time_with_their_sequences() -> None:
-    made = stage()
+    made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c", b"d", b"e")
     before = [sent_in(request)[0] for request in requests]
     for request in requests:
         made.complete(request, error=ConnectionFailed("reset"))
     made.sender.on_disconnect()
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.batches(b"f")
     made.learn(metadata_of({TOPIC: (1, 1, 2)}))
     after, together = [], []
-    while not made.bench.incomplete.idle:
+    while not made.fakes.incomplete.idle:
         requests = made.produce()
         assert requests
         together.append(len(requests))
@@ -68,12 +68,12 @@ def test_sn14_sn15_a_disconnect_sends_all_again_in_order_one_at_a_time_with_thei
 
 
 def test_sn18_out_of_order_behind_a_failed_batch_is_retried_behind_it() -> None:
-    made = stage()
+    made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, 19))
     made.complete(second, answer_to(second, OUT_OF_ORDER))
     assert made.error is None
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     (again,) = made.produce()
     assert first_letters([again]) == "a"
     made.complete(again, answer_to(again))
@@ -83,17 +83,17 @@ def test_sn18_out_of_order_behind_a_failed_batch_is_retried_behind_it() -> None:
 
 
 def test_sn17_out_of_order_without_an_earlier_batch_begins_a_new_epoch() -> None:
-    made = stage()
+    made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first))
     made.complete(second, answer_to(second, OUT_OF_ORDER))
     assert made.error is None
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     (again,) = made.produce()
     (sent,) = sent_in(again)
     assert (sent.header[9:12], sent.values[0]) == ((77, 1, 0), b"b".ljust(900, b"."))
     made.complete(again, answer_to(again))
-    assert made.bench.incomplete.idle
+    assert made.fakes.incomplete.idle
 
 
 @pytest.mark.parametrize(("log_start", "expected"), [(-1, (77, 0, 1)), (500, (77, 1, 0)), (50, (77, 1, 0))])
@@ -101,23 +101,23 @@ def test_sn27_a_forgotten_producer_sends_again_in_a_new_epoch_if_the_log_was_cut
     log_start: int, expected: tuple[int, int, int]
 ) -> None:
     """Also if what was acknowledged (offset 100) is still there; without a log start the broker is asked again."""
-    made = stage()
+    made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first))
     made.complete(second, answer_to(second, UNKNOWN_PRODUCER_ID, log_start_offset=log_start))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     (again,) = made.produce()
     assert sent_in(again)[0].header[9:12] == expected
 
 
 def test_sn27_batches_behind_a_forgotten_one_follow_it_into_the_new_epoch() -> None:
-    made = stage()
+    made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")
     for request in requests:
         made.complete(request, answer_to(request, UNKNOWN_PRODUCER_ID, log_start_offset=500))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     found = []
-    while not made.bench.incomplete.idle:
+    while not made.fakes.incomplete.idle:
         (request,) = made.produce()
         found += [sent.header[9:12] for sent in sent_in(request)]
         made.complete(request, answer_to(request))
@@ -125,23 +125,23 @@ def test_sn27_batches_behind_a_forgotten_one_follow_it_into_the_new_epoch() -> N
 
 
 def test_sn18_answers_in_another_order_are_taken_as_they_come() -> None:
-    made = stage(leaders={TOPIC: (1, 2)})
+    made = sender_fakes(leaders={TOPIC: (1, 2)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
     first, second = made.produce()
     made.complete(second, answer_to(second))
     made.complete(first, answer_to(first))
-    assert made.bench.incomplete.idle
+    assert made.fakes.incomplete.idle
 
 
 def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
     """Else more than the five batches that brokers remember could be written and unacknowledged."""
-    made = stage(leaders={TOPIC: (1, 1)})
+    made = sender_fakes(leaders={TOPIC: (1, 1)})
     first, second = in_flight(made, b"a", b"b")
     made.batches(b"c")
     made.batches(b"x", partition=1)
     made.metadata.request_update()
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.network.unready = {1}
     made.learn(metadata_of({TOPIC: (2, 2)}, epochs=1))
     assert first_letters(made.produce()) == "x", "a partition with nothing in flight moves at once"
@@ -153,19 +153,19 @@ def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
 
 
 def test_sn29_a_broker_without_the_version_ends_the_producer_at_once() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     (question,) = made.step().requests
     made.complete(question, error=UnsupportedVersion("broker 1 has no common version of Metadata"))
-    assert isinstance(made.bench.incomplete.error, UnsupportedVersion)
+    assert isinstance(made.fakes.incomplete.error, UnsupportedVersion)
 
 
 def test_sn30_sequences_grow_by_records() -> None:
-    made = stage(linger=0)
-    made.bench.append(b"1", b"2", b"3")
+    made = sender_fakes(linger=0)
+    made.fakes.append(b"1", b"2", b"3")
     first = batches_of(made.produce())
-    made.bench.append(b"4", b"5")
+    made.fakes.append(b"4", b"5")
     second = batches_of(made.produce())
-    made.bench.append(b"6")
+    made.fakes.append(b"6")
     third = batches_of(made.produce())
     assert [batch.base_sequence for batch in (*first, *second, *third)] == [0, 3, 5]

@@ -13,14 +13,14 @@ from spark_producer.sender.transactions.partitions import PreparedResult
 from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.fakes.accumulator_fakes import values_in
 from tests.fakes.sender_fakes import TOPIC
-from tests.fakes.transaction_fakes import LOST, TID, TransactionStage, transaction_stage
+from tests.fakes.transaction_fakes import LOST, TID, TransactionFakes, transaction_fakes
 
 PLACES = [TopicPartition(TOPIC, partition) for partition in range(3)]
 
 
-def held(*, implicit: bool = False, **options: object) -> TransactionStage:
+def held(*, implicit: bool = False, **options: object) -> TransactionFakes:
     """Three batches in two partitions, held back."""
-    made = transaction_stage(implicit=implicit, **options)
+    made = transaction_fakes(implicit=implicit, **options)
     made.do(TxnCall.HOLD)
     made.made.batches(b"a", b"b")
     made.made.batches(b"c", partition=2)
@@ -28,7 +28,7 @@ def held(*, implicit: bool = False, **options: object) -> TransactionStage:
     return made
 
 
-def prepared(made: TransactionStage) -> PreparedResult:
+def prepared(made: TransactionFakes) -> PreparedResult:
     operation = made.do(TxnCall.PREPARE)
     assert operation.error is None
     return cast(PreparedResult, operation.result)
@@ -36,19 +36,19 @@ def prepared(made: TransactionStage) -> PreparedResult:
 
 def test_what_is_held_back_makes_no_request_and_does_not_expire() -> None:
     made = held()
-    made.made.bench.clock.advance(1000.0)
+    made.made.fakes.clock.advance(1000.0)
     made.run()
     assert made.sent == []
-    assert made.made.bench.accumulator.waiting_bytes() == sum(
-        batch.size for batch in made.made.bench.incomplete.remaining()
+    assert made.made.fakes.accumulator.waiting_bytes() == sum(
+        batch.size for batch in made.made.fakes.incomplete.remaining()
     )
-    assert made.made.bench.incomplete.failure is None
+    assert made.made.fakes.incomplete.failure is None
 
 
 def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() -> None:
     made = held()
-    future = made.made.bench.append_one(b"d")
-    made.made.bench.accumulator.close_open()
+    future = made.made.fakes.append_one(b"d")
+    made.made.fakes.accumulator.close_open()
     taken = cast(list[tuple[TopicPartition, int, bytes]], made.do(TxnCall.TAKE).result)
     assert sorted((tp.partition, records) for tp, records, _ in taken) == [(0, 1), (0, 2), (2, 1)]
     assert [value[:1] for tp, _, data in taken if not tp.partition for value in values_in(data) if value] == [
@@ -60,9 +60,9 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
         assert (header.attributes & TRANSACTIONAL_BIT, header.records_count) == (TRANSACTIONAL_BIT, records)
     assert future.done()
     assert (made.state, made.sent) == (TxnState.UNINITIALIZED, [])
-    backlog = made.made.bench.incomplete
+    backlog = made.made.fakes.incomplete
     assert (backlog.idle, backlog.failure) == (True, None)
-    assert made.made.bench.pool.available == made.made.bench.pool.total
+    assert made.made.fakes.pool.available == made.made.fakes.pool.total
     assert made.do(TxnCall.HOLD).error is None
 
 
@@ -99,7 +99,7 @@ def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_i
 
 
 def test_tm33_without_rows_there_is_nothing_to_end() -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.do(TxnCall.HOLD)
     made.do(TxnCall.RELEASE)
     empty = prepared(made)
@@ -111,7 +111,7 @@ def test_tm33_without_rows_there_is_nothing_to_end() -> None:
 
 @pytest.mark.parametrize("code", [0, 51])
 def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.holding.add("init")
     made.do(TxnCall.HOLD)
     made.do(TxnCall.RELEASE)
@@ -131,7 +131,7 @@ def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
 
 def test_a_thread_that_waits_for_memory_ends_the_hold() -> None:
     made = held()
-    with made.made.bench.incomplete.starve():
+    with made.made.fakes.incomplete.starve():
         made.run()
     assert made.state is TxnState.IN_TRANSACTION
     assert [words.split()[0] for words in made.sent] == ["find", "init", "add", "produce", "produce", "produce"]
@@ -147,7 +147,7 @@ def test_a_hold_that_ends_while_its_rows_are_asked_for_leaves_them_in_the_transa
 
 
 def test_a_transaction_that_did_not_begin_as_a_hold_may_be_followed_by_the_next_at_once() -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.do(TxnCall.HOLD)
     made.do(TxnCall.TAKE)
     made.begin()
@@ -159,7 +159,7 @@ def test_a_transaction_that_did_not_begin_as_a_hold_may_be_followed_by_the_next_
 
 def test_rows_that_were_held_back_for_long_have_their_whole_delivery_timeout_before_them() -> None:
     made = held()
-    made.made.bench.clock.advance(1000.0)
+    made.made.fakes.clock.advance(1000.0)
     made.script["produce"] = [7]
     made.do(TxnCall.RELEASE)
     assert len(prepared(made).spans) == 2
@@ -216,7 +216,7 @@ def test_giving_up_takes_the_next_epoch_if_a_batch_is_in_doubt_which_shuts_it_ou
 
 @pytest.mark.parametrize("at", ["held", "opening", "spoilt", "never held"])
 def test_giving_up_leaves_a_producer_that_can_hold_again_wherever_it_was(at: str) -> None:
-    made = held() if at != "never held" else transaction_stage()
+    made = held() if at != "never held" else transaction_fakes()
     if at == "opening":
         made.holding.add("init")
         made.do(TxnCall.RELEASE)
@@ -231,7 +231,7 @@ def test_giving_up_leaves_a_producer_that_can_hold_again_wherever_it_was(at: str
     else:
         assert made.do(TxnCall.TRY_ABORT).error is None
     assert "abort" not in made.sent
-    assert made.made.bench.incomplete.idle
+    assert made.made.fakes.incomplete.idle
     assert made.do(TxnCall.HOLD).error is None
     made.made.batches(b"z")
     made.do(TxnCall.RELEASE)
@@ -242,14 +242,14 @@ def test_a_producer_that_closes_while_it_is_prepared_leaves_the_transaction_to_i
     made = held()
     made.do(TxnCall.RELEASE)
     prepared(made)
-    made.made.bench.incomplete.begin_close()
+    made.made.fakes.incomplete.begin_close()
     made.run()
     assert made.manager.settled
     assert "abort" not in made.sent
 
 
 def test_a_partition_that_was_ready_before_the_hold_sends_nothing_while_it_lasts() -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.do(TxnCall.HOLD)
     made.do(TxnCall.RELEASE)
     made.made.network.unready.add(2)

@@ -10,59 +10,59 @@ from spark_producer.record.batch_v2 import check_crc, read_header
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender.identity import LAST_EPOCH, ProducerIdentity
 from spark_producer.sender.sequences import Sequencer
-from tests.fakes.accumulator_fakes import TP, Bench, workbench
+from tests.fakes.accumulator_fakes import TP, AccumulatorFakes, accumulator_fakes
 from tests.fakes.sender_fakes import acquaint
 
 LAST = 2**31 - 1
 
 
 class Numbered:
-    """Batches of one bench, stamped as they are taken."""
+    """Batches of one fakes, stamped as they are taken."""
 
     def __init__(self, *, enabled: bool = True, epoch: int = 2) -> None:
-        self.bench: Bench = workbench(linger=0)
-        self.identity = ProducerIdentity(self.bench.accumulator, float, enabled=enabled)
+        self.fakes: AccumulatorFakes = accumulator_fakes(linger=0)
+        self.identity = ProducerIdentity(self.fakes.accumulator, float, enabled=enabled)
         self.sequencer = Sequencer(self.identity)
         if enabled:
             self.identity.received(4711, epoch)
 
     def stamped(self, records: int = 1, tp: TopicPartition = TP) -> ProducerBatch:
-        self.bench.append(*[b"v"] * records, tp=tp)
-        queue = self.bench.queue(tp)
+        self.fakes.append(*[b"v"] * records, tp=tp)
+        queue = self.fakes.queue(tp)
         if self.sequencer.enabled and queue.identity is NO_IDENTITY:
-            acquaint(queue, self.identity.current, self.bench.clock.now)
-        batch = self.bench.take(tp)
+            acquaint(queue, self.identity.current, self.fakes.clock.now)
+        batch = self.fakes.take(tp)
         self.sequencer.stamp(batch)
         return batch
 
     def lose(self, batch: ProducerBatch) -> None:
         """It fails for good."""
-        self.bench.completion.remove_in_flight(batch)
+        self.fakes.completion.remove_in_flight(batch)
         self.sequencer.batch_failed(batch)
-        self.bench.completion.fail(batch, ValueError("refused"))
+        self.fakes.completion.fail(batch, ValueError("refused"))
         self.settle()
 
     def acknowledge(self, batch: ProducerBatch) -> None:
-        self.bench.completion.remove_in_flight(batch)
+        self.fakes.completion.remove_in_flight(batch)
         self.sequencer.acknowledged(batch, 100)
-        self.bench.completion.complete(batch, 100, -1)
+        self.fakes.completion.complete(batch, 100, -1)
         self.settle()
 
     def refuse_for_gap(self, batch: ProducerBatch) -> None:
-        self.bench.completion.remove_in_flight(batch)
+        self.fakes.completion.remove_in_flight(batch)
         self.sequencer.on_gap(batch)
-        self.bench.completion.reenqueue(batch)
+        self.fakes.completion.reenqueue(batch)
         self.settle()
 
     def put_back(self, batch: ProducerBatch) -> None:
-        self.bench.completion.remove_in_flight(batch)
-        self.bench.completion.reenqueue(batch)
+        self.fakes.completion.remove_in_flight(batch)
+        self.fakes.completion.reenqueue(batch)
         self.settle()
 
     def settle(self) -> None:
-        for queue in self.bench.incomplete.queues.values():
+        for queue in self.fakes.incomplete.queues.values():
             self.sequencer.review(queue)
-            self.bench.completion.refresh([queue], self.bench.clock.now)
+            self.fakes.completion.refresh([queue], self.fakes.clock.now)
 
 
 def sent_as(batch: ProducerBatch) -> tuple[int, int, int]:
@@ -71,10 +71,10 @@ def sent_as(batch: ProducerBatch) -> tuple[int, int, int]:
 
 
 def test_an_id_is_needed_only_by_an_idempotent_producer_that_has_none() -> None:
-    bench = workbench()
-    assert ProducerIdentity(bench.accumulator, float, enabled=True).needed
+    fakes = accumulator_fakes()
+    assert ProducerIdentity(fakes.accumulator, float, enabled=True).needed
     assert not Numbered().identity.needed
-    assert not ProducerIdentity(bench.accumulator, float, enabled=False).needed
+    assert not ProducerIdentity(fakes.accumulator, float, enabled=False).needed
 
 
 def test_tm7_every_partition_counts_from_zero() -> None:
@@ -88,7 +88,7 @@ def test_tm7_every_partition_counts_from_zero() -> None:
 def test_tm7_rb4_rb18_sequences_wrap_to_zero(start: int, records: int, following: int) -> None:
     made = Numbered()
     made.stamped()
-    made.bench.queue().next_sequence = start
+    made.fakes.queue().next_sequence = start
     first, second = made.stamped(records), made.stamped()
     assert (first.base_sequence, second.base_sequence) == (start, following)
     assert read_header(first.data).base_sequence == start
@@ -127,7 +127,7 @@ def test_a_late_acknowledgement_of_an_earlier_batch_does_not_turn_the_count_back
     first, second = made.stamped(3), made.stamped(2)
     made.acknowledge(second)
     made.acknowledge(first)
-    assert made.bench.queue().last_acked == 4
+    assert made.fakes.queue().last_acked == 4
 
 
 def test_sn22_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
@@ -141,11 +141,11 @@ def test_sn22_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
 def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     made = Numbered()
     made.acknowledge(made.stamped(3))
-    made.bench.append(b"never sent")
-    made.bench.clock.advance(120)
-    for batch in made.bench.completion.take_expired(made.bench.clock.now):
+    made.fakes.append(b"never sent")
+    made.fakes.clock.advance(120)
+    for batch in made.fakes.completion.take_expired(made.fakes.clock.now):
         made.sequencer.batch_failed(batch)
-        made.bench.completion.fail(batch, ValueError("expired"))
+        made.fakes.completion.fail(batch, ValueError("expired"))
     made.settle()
     assert sent_as(made.stamped()) == (4711, 2, 3)
 
@@ -154,10 +154,10 @@ def test_sn20_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_writt
     made = Numbered()
     first, second = made.stamped(3), made.stamped(2)
     made.lose(first)
-    made.bench.append(b"new")
-    assert made.bench.ready() == [], "nothing new before it is known whether there is a gap"
+    made.fakes.append(b"new")
+    assert made.fakes.ready() == [], "nothing new before it is known whether there is a gap"
     made.acknowledge(second)
-    assert made.bench.queue().gate == DrainGate.OPEN
+    assert made.fakes.queue().gate == DrainGate.OPEN
     assert sent_as(made.stamped()) == (4711, 2, 5)
 
 
@@ -169,9 +169,9 @@ def test_sn20_a_batch_behind_the_lost_one_that_is_refused_begins_a_new_epoch() -
     assert made.identity.current.epoch == 2, "the third is still under way"
     made.refuse_for_gap(third)
     assert [sent_as(batch) for batch in (second, third)] == [(4711, 3, 0), (4711, 3, 2)]
-    assert made.bench.take() is second
+    assert made.fakes.take() is second
     made.acknowledge(second)
-    assert made.bench.take() is third
+    assert made.fakes.take() is third
     made.acknowledge(third)
     assert sent_as(made.stamped()) == (4711, 3, 6)
 
@@ -182,10 +182,10 @@ def test_sn20_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_ga
     first, second = made.stamped(3), made.stamped(2)
     made.put_back(second)
     made.lose(first)
-    assert made.bench.take() is second
+    assert made.fakes.take() is second
     assert sent_as(second) == (4711, 2, 3)
     made.acknowledge(second)
-    assert (made.identity.current.epoch, made.bench.queue().gate) == (2, DrainGate.OPEN)
+    assert (made.identity.current.epoch, made.fakes.queue().gate) == (2, DrainGate.OPEN)
 
 
 def test_sn17_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
@@ -202,7 +202,7 @@ def test_sn18_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
     made.put_back(first)
     made.refuse_for_gap(second)
     assert made.identity.current.epoch == 2
-    assert made.bench.take() is first
+    assert made.fakes.take() is first
 
 
 def test_sn23_sn25_other_partitions_finish_their_flights_before_they_count_anew() -> None:
@@ -210,13 +210,13 @@ def test_sn23_sn25_other_partitions_finish_their_flights_before_they_count_anew(
     other = TopicPartition("t", 1)
     flying = made.stamped(7, other)
     made.lose(made.stamped(3))
-    made.bench.append(b"waits", tp=other)
-    assert other not in made.bench.ready()
+    made.fakes.append(b"waits", tp=other)
+    assert other not in made.fakes.ready()
     made.put_back(flying)
-    assert made.bench.take(other) is flying
+    assert made.fakes.take(other) is flying
     assert sent_as(flying) == (4711, 2, 0), "sent again as what it was"
     made.acknowledge(flying)
-    batch = made.bench.take(other)
+    batch = made.fakes.take(other)
     made.sequencer.stamp(batch)
     assert sent_as(batch) == (4711, 3, 0)
 
@@ -238,12 +238,12 @@ def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
     made.lose(first)
     made.refuse_for_gap(second)
     assert made.identity.needed
-    assert made.bench.drainer.current_identity is NO_IDENTITY
+    assert made.fakes.drainer.current_identity is NO_IDENTITY
     made.settle()
     made.identity.received(4712, 0)
     made.sequencer.restart_waiting()
     made.settle()
-    assert made.bench.take() is second
+    assert made.fakes.take() is second
     assert sent_as(second) == (4712, 0, 0)
     assert sent_as(made.stamped(1, TopicPartition("t", 1))) == (4712, 0, 0)
 
@@ -251,7 +251,7 @@ def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
 def test_tm7_an_answer_to_a_batch_of_a_former_epoch_counts_nothing() -> None:
     made = Numbered()
     flying = made.stamped(7)
-    queue = made.bench.queue()
+    queue = made.fakes.queue()
     queue.begin(ProducerIdAndEpoch(4711, 3))
     made.sequencer.acknowledged(flying, 100)
     assert (queue.last_acked, queue.last_acked_offset, queue.next_sequence) == (-1, -1, 0)

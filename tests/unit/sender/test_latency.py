@@ -18,7 +18,7 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
 from spark_producer.sender import ClientRequest
-from tests.fakes.sender_fakes import TOPIC, Stage, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, sender_fakes
 from tests.fakes.simulated_cluster import IN_FLIGHT, NODES, Flight, SimulatedCluster, copied_records
 from tests.support.campaigns import sample_and_campaign
 
@@ -104,7 +104,7 @@ class WeatheredCluster(SimulatedCluster):
             times += [min(flight.due, flight.deadline) for flight in flights if isinstance(flight, TimedFlight)]
         return min(times)
 
-    def happen(self, made: Stage) -> None:
+    def happen(self, made: SenderFakes) -> None:
         """Everything that is due."""
         for node, flights in self.flying.items():
             if not self.is_there(node) and flights:
@@ -137,12 +137,12 @@ class Run:
     """One schedule."""
 
     choose: random.Random
-    made: Stage
+    made: SenderFakes
     cluster: WeatheredCluster
     written: list[Written] = field(default_factory=list)
 
     def write(self) -> None:
-        clock, tp = self.made.bench.clock, TopicPartition(TOPIC, self.choose.randrange(3))
+        clock, tp = self.made.fakes.clock, TopicPartition(TOPIC, self.choose.randrange(3))
         for _ in range(self.choose.randint(1, 10)):
             one = Written(clock.now)
 
@@ -151,15 +151,15 @@ class Run:
 
             value = (b"%08d" % len(self.written)).ljust(self.choose.randint(8, 300), b".")
             try:
-                one.future = self.made.bench.append_one(value, 1000, called, tp)
+                one.future = self.made.fakes.append_one(value, 1000, called, tp)
             except BufferExhausted:
                 return
-            one.created = self.made.bench.queue(tp).batches[-1].created
+            one.created = self.made.fakes.queue(tp).batches[-1].created
             self.written.append(one)
 
     def play(self) -> None:
-        made, cluster, clock = self.made, self.cluster, self.made.bench.clock
-        accumulator = made.bench.accumulator
+        made, cluster, clock = self.made, self.cluster, self.made.fakes.clock
+        accumulator = made.fakes.accumulator
         writes = sorted(clock.now + self.choose.uniform(0, WRITING) for _ in range(40))
         for _ in range(20_000):
             cluster.now = clock.now
@@ -186,14 +186,14 @@ class Run:
 
 def run(seed: int) -> Run:
     choose = random.Random(seed)
-    made = stage(
+    made = sender_fakes(
         ready=False,
         idempotent=choose.random() < 0.8,
         linger=choose.choice((0.0, LINGER)),
         memory=choose.choice((8192, 65536)),
         delivery_timeout=DELIVERY_TIMEOUT,
     )
-    made.bench.clock.now = 0.0
+    made.fakes.clock.now = 0.0
     made.metadata.request_topics(TOPIC)
     cluster = WeatheredCluster(choose)
     made.network = cluster  # type: ignore[assignment]
@@ -214,7 +214,7 @@ def outcomes(first: int, count: int) -> tuple[int, int]:
             error = one.future.exception(0)
             delivered += error is None
             expired += isinstance(error, DeliveryTimeout)
-        assert schedule.made.bench.pool.available == schedule.made.bench.pool.total, f"seed {seed}"
+        assert schedule.made.fakes.pool.available == schedule.made.fakes.pool.total, f"seed {seed}"
     return delivered, expired
 
 

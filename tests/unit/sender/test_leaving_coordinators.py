@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.sender.transactions.states import TxnCall, TxnState
-from tests.fakes.transaction_fakes import TransactionStage
+from tests.fakes.transaction_fakes import TransactionFakes
 from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
 
-def in_cluster(made: TransactionStage, *nodes: int) -> None:
+def in_cluster(made: TransactionFakes, *nodes: int) -> None:
     """The cluster consists of these nodes from now on, and the producer hears of it while it asks no coordinator."""
     made.nodes = nodes
     made.made.metadata.request_update()
-    made.made.bench.clock.advance(1.0)
+    made.made.fakes.clock.advance(1.0)
     made.run()
     assert set(made.made.metadata.cluster.nodes) == set(nodes)
 

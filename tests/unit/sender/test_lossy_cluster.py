@@ -23,7 +23,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader
 from spark_producer.sender import ClientRequest
-from tests.fakes.sender_fakes import TOPIC, Sent, Stage, acquaint, metadata_of, sent_in, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, Sent, acquaint, metadata_of, sender_fakes, sent_in
 
 PARTITIONS = 3
 MAX_IN_FLIGHT = 5
@@ -101,7 +101,7 @@ class LossyCluster:
         copied = sent_in(outgoing) if outgoing.api is PRODUCE else []
         self.flying[outgoing.node].append(Flight(outgoing, copied))
 
-    def happen(self, made: Stage) -> None:
+    def happen(self, made: SenderFakes) -> None:
         """One event: a request is carried out, an answer arrives, a connection breaks, or a leader moves."""
         if self.choose.random() < self.losses:
             self.choose.choice((self.lose, self.lose, self.move))(made)
@@ -120,7 +120,7 @@ class LossyCluster:
         for flight in [flight for flight in self.flying[node] if flight.answer is None][:count]:
             flight.answer = self.answer(node, flight.outgoing, flight.copied)
 
-    def lose(self, made: Stage) -> None:
+    def lose(self, made: SenderFakes) -> None:
         """A connection breaks: some of its requests are carried out, but no answer comes."""
         node = self.choose.choice(list(self.flying))
         self.carry_out(node, self.choose.randint(0, MAX_IN_FLIGHT))
@@ -129,7 +129,7 @@ class LossyCluster:
             made.complete(flight.outgoing, error=ConnectionFailed("the connection broke"))
         made.sender.on_disconnect()
 
-    def move(self, made: Stage) -> None:
+    def move(self, made: SenderFakes) -> None:
         moved = self.choose.choice(self.partitions)
         moved.leader, moved.epoch = 3 - moved.leader, moved.epoch + 1
 
@@ -169,12 +169,12 @@ class Writer:
     written: list[list[bytes]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
     total: int = 0
 
-    def write(self, made: Stage) -> None:
+    def write(self, made: SenderFakes) -> None:
         partition = self.choose.randrange(PARTITIONS)
         rows = [b"%d:%d" % (partition, self.total + n) for n in range(self.choose.randint(1, 60))]
         try:
             for row in rows:  # one by one: a full pool refuses a row, and takes back none before it
-                made.bench.append(row.ljust(self.choose.randint(10, 200), b"."), tp=TopicPartition(TOPIC, partition))
+                made.fakes.append(row.ljust(self.choose.randint(10, 200), b"."), tp=TopicPartition(TOPIC, partition))
                 self.written[partition].append(row)
                 self.total += 1
         except BufferExhausted:
@@ -183,27 +183,27 @@ class Writer:
 
 def run(
     seed: int, *, idempotent: bool = True, in_order: bool = False, losses: float = 0.05
-) -> tuple[Writer, LossyCluster, Stage]:
+) -> tuple[Writer, LossyCluster, SenderFakes]:
     choose = random.Random(seed)
     start = choose.choice((0, 2**31 - 100)) if idempotent else 0
-    made = stage(
+    made = sender_fakes(
         ready=False, idempotent=idempotent, linger=0.005, memory=32768, delivery_timeout=1e9, keep_order=in_order
     )
     made.metadata.request_topics(TOPIC)
     if idempotent:
         made.give_id(9, 0)
     for partition in range(PARTITIONS if start else 0):
-        queue = made.bench.incomplete.queue_of(TopicPartition(TOPIC, partition))
-        acquaint(queue, made.bench.drainer.current_identity, made.now)
+        queue = made.fakes.incomplete.queue_of(TopicPartition(TOPIC, partition))
+        acquaint(queue, made.fakes.drainer.current_identity, made.now)
         queue.next_sequence, queue.last_acked = start, start - 1
     cluster, writer = LossyCluster(choose, start, losses), Writer(choose)
     made.network = cluster  # type: ignore[assignment]
     turn = 0
-    while turn < 1500 or not made.bench.incomplete.idle:
+    while turn < 1500 or not made.fakes.incomplete.idle:
         turn += 1
         assert turn < 20_000, "the rows do not get through"
         if turn == 1500:
-            made.bench.incomplete.begin_close()
+            made.fakes.incomplete.begin_close()
         if turn < 1500 and choose.random() < 0.3:
             writer.write(made)
         step = made.step()
@@ -211,7 +211,7 @@ def run(
             cluster.send(outgoing)
         if not step.requests:
             cluster.happen(made)
-            made.bench.clock.advance(choose.random() * 0.02)
+            made.fakes.clock.advance(choose.random() * 0.02)
         assert made.error is None, made.error
     return writer, cluster, made
 
@@ -228,7 +228,7 @@ def test_sn14_sn15_sn18_sn26_every_row_once_and_in_order(seed: int, losses: floa
     assert writer.total > 500
     for partition, written in zip(cluster.partitions, writer.written, strict=True):
         assert received(partition) == written
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total
     assert made.sender.take_report().retries > 10
 
 

@@ -21,7 +21,7 @@ from spark_producer.sender.missing_partitions import (
 )
 from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.fakes.accumulator_fakes import rows_of
-from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, metadata_of, sent_in, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, answer_to, metadata_of, sender_fakes, sent_in
 from tests.fakes.transaction_fakes import Answer
 from tests.unit.sender.transactions.test_manager import in_transaction
 
@@ -38,11 +38,11 @@ Answers = Callable[[int, float], MetadataResponse]
 
 
 def play(
-    made: Stage, answers: Answers, refused: Sequence[int] = (), *, seconds: float = 130.0
+    made: SenderFakes, answers: Answers, refused: Sequence[int] = (), *, seconds: float = 130.0
 ) -> list[tuple[int, float]]:
     """Let brokers answer until no batch is left, and refuse partitions as unknown; return whom they were, and when."""
     began, asked = made.now, []
-    while not made.bench.incomplete.idle and made.now - began < seconds:
+    while not made.fakes.incomplete.idle and made.now - began < seconds:
         for outgoing in made.step().requests:
             if outgoing.api is METADATA:
                 asked.append((outgoing.node, made.now - began))
@@ -52,7 +52,7 @@ def play(
             else:
                 assert outgoing.api is PRODUCE
                 made.complete(outgoing, answer_to(outgoing, dict.fromkeys(refused, UNKNOWN)))
-        made.bench.clock.advance(0.05)
+        made.fakes.clock.advance(0.05)
     return asked
 
 
@@ -70,7 +70,7 @@ def play(
 def test_rows_for_a_partition_that_no_longer_exists_end_within_seconds(
     left: MetadataResponse, refused: Sequence[int], said: str, idempotent: bool
 ) -> None:
-    made = stage(delivery_timeout=120, idempotent=idempotent)
+    made = sender_fakes(delivery_timeout=120, idempotent=idempotent)
     made.batches(b"a", b"b", partition=2)
     began = made.now
     play(made, lambda _node, _seconds: left, refused)
@@ -80,13 +80,13 @@ def test_rows_for_a_partition_that_no_longer_exists_end_within_seconds(
     assert f"1 record for topic {TOPIC!r}, partition 2 were not written" in str(made.error)
     assert said in str(made.error)
     assert "What to do: " in str(made.error)
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total
 
 
 def test_an_open_batch_that_lingers_behind_ends_too() -> None:
-    made = stage(delivery_timeout=120, linger=60)
+    made = sender_fakes(delivery_timeout=120, linger=60)
     made.batches(b"a", b"b", partition=2)
-    assert not made.bench.incomplete.remaining()[-1].closed
+    assert not made.fakes.incomplete.remaining()[-1].closed
     began = made.now
     play(made, lambda _node, _seconds: TWO_LEFT, (2,))
     assert made.now - began < 8
@@ -94,7 +94,7 @@ def test_an_open_batch_that_lingers_behind_ends_too() -> None:
 
 
 def test_the_rows_of_the_other_partitions_are_written() -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.batches(b"a", partition=2)
     made.batches(b"b", partition=0)
     play(made, lambda _node, _seconds: TWO_LEFT, (2,))
@@ -120,7 +120,7 @@ def test_the_rows_of_the_other_partitions_are_written() -> None:
     ],
 )  # fmt: skip
 def test_brokers_that_lag_and_leaders_that_are_lost_end_nobodys_rows(answers: Answers) -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.metadata.cluster = made.metadata.cluster.replace(topics={TOPIC: TopicInfo(0, (1, 1, -1), (0, 0, 0), FORMER)})
     made.batches(b"a", partition=2)
     play(made, answers)
@@ -129,7 +129,7 @@ def test_brokers_that_lag_and_leaders_that_are_lost_end_nobodys_rows(answers: An
 
 
 def test_a_topic_without_a_leader_still_waits_for_the_delivery_timeout() -> None:
-    made = stage(delivery_timeout=120, leaders={TOPIC: (-1,)})
+    made = sender_fakes(delivery_timeout=120, leaders={TOPIC: (-1,)})
     made.batches(b"a")
     play(made, lambda _node, _seconds: metadata_of({TOPIC: (-1,)}))
     assert isinstance(made.error, DeliveryTimeout)
@@ -137,7 +137,7 @@ def test_a_topic_without_a_leader_still_waits_for_the_delivery_timeout() -> None
 
 
 def test_every_broker_is_asked_before_rows_are_ended() -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.batches(b"a", partition=2)
     gone = metadata_of({TOPIC: ()}, nodes=(1, 2, 3), codes={TOPIC: UNKNOWN})
     asked = play(made, lambda _node, _seconds: gone, (0, 1, 2))
@@ -146,7 +146,7 @@ def test_every_broker_is_asked_before_rows_are_ended() -> None:
 
 
 def test_a_broker_that_cannot_be_asked_delays_the_end_and_does_not_prevent_it() -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.network.unready = {1}
     made.network.least = 2
     made.batches(b"a", partition=2)
@@ -157,24 +157,24 @@ def test_a_broker_that_cannot_be_asked_delays_the_end_and_does_not_prevent_it() 
 
 
 def test_later_rows_for_the_same_partition_end_too_and_nobody_is_asked_for_ever() -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     for _ in range(2):
         made.batches(b"a", partition=2)
         began = made.now
         play(made, lambda _node, _seconds: TWO_LEFT, (2,))
         assert made.now - began < 8
     for _ in range(2):
-        made.bench.clock.advance(10)
+        made.fakes.clock.advance(10)
         for outgoing in made.step().requests:
             assert outgoing.api is METADATA
             made.complete(outgoing, TWO_LEFT)
-    made.bench.clock.advance(10)
+    made.fakes.clock.advance(10)
     assert made.step().requests == [], "no rows wait, so no question is due"
 
 
 def test_a_topic_created_again_begins_with_sequence_0_in_another_epoch() -> None:
     """Batches that the new log got before this was known may have used the first sequences of the epoch."""
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.batches(b"a")
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing))
@@ -194,7 +194,7 @@ def test_a_topic_created_again_begins_with_sequence_0_in_another_epoch() -> None
 
 
 def test_a_batch_in_doubt_keeps_its_sequence_when_the_topic_was_created_again() -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.metadata.request_update()
     made.learn(metadata_of({TOPIC: (1, 1, 2)}, topic_id=FORMER))
     made.batches(b"a")
@@ -203,7 +203,7 @@ def test_a_batch_in_doubt_keeps_its_sequence_when_the_topic_was_created_again() 
     made.metadata.request_update()
     made.learn(metadata_of({TOPIC: (1, 1, 2)}, topic_id=LATER))
     made.complete(outgoing, answer_to(outgoing, 7))
-    made.bench.clock.advance(5)
+    made.fakes.clock.advance(5)
     (again,) = made.produce()
     after = sent_in(again)[0].header
     assert (after.producer_epoch, after.base_sequence) == (before.producer_epoch, before.base_sequence)
@@ -251,12 +251,12 @@ def test_a_transaction_that_lacks_such_rows_can_only_be_aborted_and_says_why(
 @pytest.mark.parametrize("left", [GONE, TWO_LEFT], ids=["the topic is gone", "the partition is gone"])
 def test_rows_of_a_topic_that_is_gone_go_back_to_who_wants_them(left: MetadataResponse) -> None:
     """Where only the partition is gone they fail: another attempt puts them into the partitions that there are."""
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     wanted = RejectionCollector(lambda error: error.code == UNKNOWN, 1 << 20)
     rows = rows_of([b"a", b"b"])
     rows.columns.numbers = 7
-    made.bench.accumulator.append(TopicPartition(TOPIC, 2), rows, 0, len(rows), listener=wanted)
-    made.bench.accumulator.close_open()
+    made.fakes.accumulator.append(TopicPartition(TOPIC, 2), rows, 0, len(rows), listener=wanted)
+    made.fakes.accumulator.close_open()
     play(made, lambda _node, _seconds: left, (0, 1, 2))
     if left is GONE:
         (found,) = wanted.take()
@@ -266,19 +266,19 @@ def test_rows_of_a_topic_that_is_gone_go_back_to_who_wants_them(left: MetadataRe
     else:
         assert not wanted
         assert isinstance(made.error, TopicNotFound)
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total
 
 
 def test_a_single_record_is_told_of_it_in_its_future() -> None:
-    made = stage(delivery_timeout=120)
-    future = made.bench.append_one(b"a", tp=TopicPartition(TOPIC, 2))
+    made = sender_fakes(delivery_timeout=120)
+    future = made.fakes.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     play(made, lambda _node, _seconds: TWO_LEFT, (2,))
     assert isinstance(future.exception(0), TopicNotFound)
 
 
 def test_rows_of_a_topic_that_may_not_be_used_any_more_end_within_seconds() -> None:
     """The right was taken away when the leader had just moved: brokers name no partitions then."""
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.batches(b"a", partition=2)
     began = made.now
     play(made, lambda _node, _seconds: REFUSED, (0, 1, 2))
@@ -289,7 +289,7 @@ def test_rows_of_a_topic_that_may_not_be_used_any_more_end_within_seconds() -> N
 
 
 def test_a_right_that_a_broker_has_not_heard_of_yet_ends_no_rows() -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.batches(b"a", partition=2)
     play(made, lambda _node, seconds: REFUSED if seconds < 4 else THERE)
     assert made.error is None

@@ -7,11 +7,11 @@ import pytest
 from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
 from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.record.batch_v2 import MAGIC, batches, check_crc
-from tests.fakes.sender_fakes import TOPIC, sent_in, stage
+from tests.fakes.sender_fakes import TOPIC, sender_fakes, sent_in
 
 
 def test_pr1_a_partition_has_exactly_one_batch_of_v2() -> None:
-    made = stage(leaders={TOPIC: (1, 1, 2)})
+    made = sender_fakes(leaders={TOPIC: (1, 1, 2)})
     for partition in range(3):
         made.batches(b"a", b"b", partition=partition)
     requests = made.produce()
@@ -37,7 +37,7 @@ def test_pr2_zstd_needs_produce_7() -> None:
 
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_pr3_all_batches_of_a_request_have_the_producer_id_or_none_has_it(idempotent: bool) -> None:
-    made = stage(idempotent=idempotent, leaders={TOPIC: (1, 1, 1)})
+    made = sender_fakes(idempotent=idempotent, leaders={TOPIC: (1, 1, 1)})
     for partition in range(3):
         made.batches(b"a", partition=partition)
     (request,) = made.produce()

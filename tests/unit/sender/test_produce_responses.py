@@ -16,8 +16,8 @@ from tests.fakes.sender_fakes import (
     first_letters,
     in_flight,
     metadata_of,
+    sender_fakes,
     sent_in,
-    stage,
 )
 
 NOT_LEADER, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, FENCED = 6, 45, 46, 59, 74
@@ -29,10 +29,10 @@ FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 @pytest.mark.parametrize("code", RETRIED)
 def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code: int) -> None:
-    made = stage()
+    made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     first = sent_in(outgoing)
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.complete(outgoing, answer_to(outgoing, code))
     assert made.error is None
     refresh = Action.REFRESH_METADATA in Code(code).action
@@ -41,29 +41,29 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
     for question in questions:
         made.complete(question, metadata_of({TOPIC: (2, 1, 2)}))
     assert made.step().wake_at == pytest.approx(made.now + BACKOFF)
-    made.bench.clock.advance(BACKOFF)
+    made.fakes.clock.advance(BACKOFF)
     (again,) = made.produce()
     assert again.node == (2 if refresh else 1)
     assert sent_in(again) == first, "sequence, epoch and records stay what they were"
     made.complete(again, answer_to(again))
-    assert made.bench.incomplete.idle
+    assert made.fakes.incomplete.idle
     assert made.sender.take_report().retries == 1
 
 
 def test_an_error_says_how_many_records_it_is_about() -> None:
-    made = stage()
+    made = sender_fakes()
     for _ in range(2):
-        made.bench.append_one(b"a", tp=TopicPartition(TOPIC, 2))
+        made.fakes.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 29))
     with pytest.raises(BrokerError, match=r"TOPIC_AUTHORIZATION_FAILED \(29\) for 2 records of \d+ bytes"):
-        made.bench.accumulator.flush()
+        made.fakes.accumulator.flush()
 
 
 @pytest.mark.parametrize("code", [*REFUSED, 9999])
 def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_to_do(code: int) -> None:
-    made = stage()
-    future = made.bench.append_one(b"a", tp=TopicPartition(TOPIC, 2))
+    made = sender_fakes()
+    future = made.fakes.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, code, error_message="said so"))
     error = future.exception(0)
@@ -75,12 +75,12 @@ def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_t
     )
     for part in (f"{name} ({code})", "a record of", "topic 'orders', partition 2", "said so", advice):
         assert part in str(error)
-    assert made.bench.incomplete.error is None
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.incomplete.error is None
+    assert made.fakes.pool.available == made.fakes.pool.total
     with pytest.raises(BrokerError) as raised:
-        made.bench.accumulator.flush()
+        made.fakes.accumulator.flush()
     assert raised.value is error
-    made.bench.accumulator.flush()
+    made.fakes.accumulator.flush()
     made.batches(b"b", partition=2)
     (outgoing,) = made.produce()
     (sent,) = sent_in(outgoing)
@@ -90,14 +90,14 @@ def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_t
 
 
 def test_a_topic_that_vanished_for_good_is_topic_not_found() -> None:
-    made = stage(retries=0, idempotent=False)
+    made = sender_fakes(retries=0, idempotent=False)
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, 3))
     assert isinstance(made.error, TopicNotFound)
 
 
 def test_sn35_the_complaint_about_a_record_is_told() -> None:
-    made = stage()
+    made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     complaint = (BatchIndexAndErrorMessage(0, "bad timestamp"),)
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaint))
@@ -105,47 +105,47 @@ def test_sn35_the_complaint_about_a_record_is_told() -> None:
 
 
 def test_sn26_a_duplicate_is_a_success_without_an_offset() -> None:
-    made = stage()
+    made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, DUPLICATE))
     assert made.error is None
-    assert made.bench.incomplete.idle
+    assert made.fakes.incomplete.idle
     report = made.sender.take_report()
     assert (report.ranges, report.records) == ({}, 1)
 
 
 def test_only_the_batch_that_failed_is_sent_again() -> None:
-    made = stage(leaders={TOPIC: (1, 1, 1)})
+    made = sender_fakes(leaders={TOPIC: (1, 1, 1)})
     for partition, value in enumerate((b"a", b"b", b"c")):
         made.batches(value, partition=partition)
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, {1: 19}))
-    made.bench.clock.advance(BACKOFF)
+    made.fakes.clock.advance(BACKOFF)
     (again,) = made.produce()
     assert first_letters([again]) == "b"
 
 
 def test_an_answer_that_lacks_a_partition_is_no_answer_to_it() -> None:
-    made = stage(leaders={TOPIC: (1, 1)})
+    made = sender_fakes(leaders={TOPIC: (1, 1)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
     (outgoing,) = made.produce()
     whole = answer_to(outgoing)
     made.complete(outgoing, ProduceResponse(whole.responses[:1]))
     answered = whole.responses[0].partition_responses[0].index
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.learn(metadata_of({TOPIC: (1, 1)}))
     (again,) = made.produce()
     assert [sent.tp.partition for sent in sent_in(again)] == [1 - answered]
 
 
 def test_sn4_retries_exhausted_ends_with_the_last_error() -> None:
-    made = stage(retries=2)
+    made = sender_fakes(retries=2)
     (outgoing,) = in_flight(made, b"a")
     for attempt in range(2):
         made.complete(outgoing, answer_to(outgoing, 19))
         assert made.error is None
-        made.bench.clock.advance(BACKOFF * 2**attempt)
+        made.fakes.clock.advance(BACKOFF * 2**attempt)
         (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 19))
     assert "NOT_ENOUGH_REPLICAS (19)" in str(made.error)
@@ -153,7 +153,7 @@ def test_sn4_retries_exhausted_ends_with_the_last_error() -> None:
 
 
 def test_ra9_the_backoff_of_a_batch_doubles() -> None:
-    made = stage()
+    made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     pauses = []
     for _ in range(4):
@@ -161,7 +161,7 @@ def test_ra9_the_backoff_of_a_batch_doubles() -> None:
         wake_at = made.step().wake_at
         assert wake_at is not None
         pauses.append(wake_at - made.now)
-        made.bench.clock.now = wake_at
+        made.fakes.clock.now = wake_at
         (outgoing,) = made.produce()
     assert pauses == pytest.approx([BACKOFF, 2 * BACKOFF, 4 * BACKOFF, 8 * BACKOFF])
 
@@ -173,12 +173,12 @@ def test_ra9_the_backoff_of_a_batch_doubles() -> None:
 def test_sn4_a_request_without_an_answer_is_sent_again_and_leaders_are_asked_for(
     error: ConnectionFailed | KafkaTimeout, name: str
 ) -> None:
-    made = stage(retries=1)
+    made = sender_fakes(retries=1)
     (outgoing,) = in_flight(made, b"a")
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.complete(outgoing, error=error)
     made.learn(metadata_of({TOPIC: (1, 1, 2)}))
-    made.bench.clock.advance(BACKOFF)
+    made.fakes.clock.advance(BACKOFF)
     (again,) = made.produce()
     made.complete(again, error=error)
     assert name in str(made.error)
@@ -186,14 +186,14 @@ def test_sn4_a_request_without_an_answer_is_sent_again_and_leaders_are_asked_for
 
 
 def test_sn5_with_one_in_flight_order_survives_a_move_of_the_leader() -> None:
-    made = stage(keep_order=True, leaders={TOPIC: (1,)})
+    made = sender_fakes(keep_order=True, leaders={TOPIC: (1,)})
     made.batches(b"a", b"b")
     (outgoing,) = made.produce()
     assert first_letters([outgoing]) == "a"
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.complete(outgoing, answer_to(outgoing, NOT_LEADER))
     made.learn(metadata_of({TOPIC: (2,)}, epochs=1))
-    made.bench.clock.advance(BACKOFF)
+    made.fakes.clock.advance(BACKOFF)
     letters = ""
     for _ in range(2):
         (outgoing,) = made.produce()
@@ -204,10 +204,10 @@ def test_sn5_with_one_in_flight_order_survives_a_move_of_the_leader() -> None:
 
 
 def test_what_succeeded_in_an_answer_counts_though_another_batch_failed() -> None:
-    made = stage(leaders={TOPIC: (1, 1)})
+    made = sender_fakes(leaders={TOPIC: (1, 1)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
-    futures = [made.bench.append_one(b"+", tp=TopicPartition(TOPIC, partition)) for partition in range(2)]
+    futures = [made.fakes.append_one(b"+", tp=TopicPartition(TOPIC, partition)) for partition in range(2)]
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, {0: 29}))
     assert isinstance(futures[0].exception(0), BrokerError)
@@ -217,7 +217,7 @@ def test_what_succeeded_in_an_answer_counts_though_another_batch_failed() -> Non
 
 @pytest.mark.parametrize(("codes", "first"), [({0: 29, 1: 19}, 29), ({0: 19, 1: 29}, 29), ({0: 29, 1: 17}, 29)])
 def test_the_first_failure_is_what_a_flush_raises(codes: dict[int, int], first: int) -> None:
-    made = stage(leaders={TOPIC: (1, 1)})
+    made = sender_fakes(leaders={TOPIC: (1, 1)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
     (outgoing,) = made.produce()
@@ -227,15 +227,15 @@ def test_the_first_failure_is_what_a_flush_raises(codes: dict[int, int], first: 
 
 
 def test_ra10_pb11_sn48_a_leader_of_a_newer_epoch_gets_the_batch_without_a_pause() -> None:
-    made = stage()
+    made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.complete(outgoing, answer_to(outgoing, NOT_LEADER))
-    assert made.bench.ready() == [], "without news it backs off"
+    assert made.fakes.ready() == [], "without news it backs off"
     made.learn(metadata_of({TOPIC: (2, 1, 2)}, epochs=1))
     (again,) = made.produce()
     assert again.node == 2
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.complete(again, answer_to(again, NOT_LEADER))
     made.learn(metadata_of({TOPIC: (2, 1, 2)}, epochs=1))
     assert made.produce() == [], "the same epoch again: it backs off"
@@ -248,9 +248,9 @@ def hint(leader: int, epoch: int) -> LeaderIdAndEpoch:
 @pytest.mark.parametrize(("code", "told"), [(NOT_LEADER, True), (FENCED, True), (19, False), (3, False)])
 def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int, told: bool) -> None:
     """KIP-951; the endpoint of a node that metadata does not know comes with the answer."""
-    made = stage()
+    made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     answer = answer_to(outgoing, code, current_leader=hint(7, 4))
     made.complete(outgoing, answer._replace(node_endpoints=(NodeEndpoint(7, "host7", 9092, "r7"),)))
     requests = made.step().requests
@@ -264,7 +264,7 @@ def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(
     ("leader", "epoch", "moved"), [(2, 6, True), (2, 5, False), (2, 4, False), (9, 6, False), (-1, 6, False)]
 )
 def test_mt7_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: int, epoch: int, moved: bool) -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}, epochs=5))
     made.get_id()
@@ -274,8 +274,8 @@ def test_mt7_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: i
 
 
 def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
-    made = stage(leaders={TOPIC: (1,)})
-    futures = [made.bench.append_one(b"r") for _ in range(3)]
+    made = sender_fakes(leaders={TOPIC: (1,)})
+    futures = [made.fakes.append_one(b"r") for _ in range(3)]
     (outgoing,) = made.produce()
     complaints = (BatchIndexAndErrorMessage(0, "no key"), BatchIndexAndErrorMessage(2, None))
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints, error_message="two are bad"))
@@ -291,10 +291,10 @@ def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
 
 
 def test_acks_0_is_written_when_it_is_sent() -> None:
-    made = stage(acks=0, idempotent=False)
-    future = made.bench.append_one(b"a", 77)
+    made = sender_fakes(acks=0, idempotent=False)
+    future = made.fakes.append_one(b"a", 77)
     (outgoing,) = made.produce()
     assert not outgoing.expect_response
     made.complete(outgoing)
     assert future.result(0) == (TOPIC, 0, -1, 77)
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total

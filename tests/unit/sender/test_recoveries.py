@@ -10,16 +10,25 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.errors import ConnectionFailed, ProducerClosed
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.sender.identity import LAST_EPOCH
-from tests.fakes.sender_fakes import BACKOFF, TOPIC, Stage, answer_to, in_flight, metadata_of, sent_in, stage
+from tests.fakes.sender_fakes import (
+    BACKOFF,
+    TOPIC,
+    SenderFakes,
+    answer_to,
+    in_flight,
+    metadata_of,
+    sender_fakes,
+    sent_in,
+)
 
 TOO_LARGE, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 10, 29, 45, 46
 
 
-def stamps_until_idle(made: Stage) -> list[tuple[int, int, int, int]]:
+def stamps_until_idle(made: SenderFakes) -> list[tuple[int, int, int, int]]:
     """Producer id, epoch, base sequence and records of all batches that are sent, each request acknowledged by itself."""
     found: list[tuple[int, int, int, int]] = []
     for _ in range(20):
-        if made.bench.incomplete.idle:
+        if made.fakes.incomplete.idle:
             return found
         for request in made.produce():
             found += [(*sent.header[9:12], sent.header.records_count) for sent in sent_in(request)]
@@ -28,7 +37,7 @@ def stamps_until_idle(made: Stage) -> list[tuple[int, int, int, int]]:
 
 
 def test_sn9_a_node_that_takes_nothing_is_stalled_and_one_that_takes_something_is_not() -> None:
-    made = stage(availability_timeout=0.1, leaders={TOPIC: (1, 2)})
+    made = sender_fakes(availability_timeout=0.1, leaders={TOPIC: (1, 2)})
     stalled = []
     for _ in range(3):
         made.batches(b"a")
@@ -36,7 +45,7 @@ def test_sn9_a_node_that_takes_nothing_is_stalled_and_one_that_takes_something_i
         made.network.unready = {2}
         made.step()
         stalled.append(made.sender.stalled)
-        made.bench.clock.advance(0.06)
+        made.fakes.clock.advance(0.06)
     assert stalled == [frozenset(), frozenset(), {2}], "ready for longer than the timeout, and nothing was drained"
     made.network.unready = set()
     made.step()
@@ -45,7 +54,7 @@ def test_sn9_a_node_that_takes_nothing_is_stalled_and_one_that_takes_something_i
 
 @pytest.mark.parametrize("keep_order", [False, True], ids=["five in flight", "one in flight"])
 def test_sn10_the_id_comes_before_the_first_batch(keep_order: bool) -> None:
-    made = stage(ready=False, keep_order=keep_order)
+    made = sender_fakes(ready=False, keep_order=keep_order)
     made.metadata.request_topics(TOPIC)
     made.batches(b"a", b"b")
     made.learn(metadata_of({TOPIC: (1,)}))
@@ -54,7 +63,7 @@ def test_sn10_the_id_comes_before_the_first_batch(keep_order: bool) -> None:
 
 
 def test_sn11_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
     made.batches(b"a")
@@ -62,36 +71,36 @@ def test_sn11_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
     step = made.step()
     assert step.requests == []
     assert step.wake_at == pytest.approx(made.now + 0.4)
-    made.bench.clock.advance(0.4)
+    made.fakes.clock.advance(0.4)
     made.network.unready = set()
     (question,) = made.step().requests
     assert question.api is INIT_PRODUCER_ID
     made.complete(question, error=ConnectionFailed("reset"))
     assert made.step().wake_at == pytest.approx(made.now + BACKOFF)
-    made.bench.clock.advance(BACKOFF)
+    made.fakes.clock.advance(BACKOFF)
     made.get_id()
     assert stamps_until_idle(made) == [(77, 0, 0, 1)]
 
 
 def test_sn16_batches_behind_one_that_was_refused_for_good_follow_in_a_new_epoch() -> None:
     """Older Java clients shifted their sequences down instead."""
-    made = stage()
+    made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")
     made.complete(requests[0], answer_to(requests[0], NOT_AUTHORIZED))
     for request in requests[1:]:
         made.complete(request, answer_to(request, OUT_OF_ORDER))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     assert stamps_until_idle(made) == [(77, 1, 0, 1), (77, 1, 1, 1)]
 
 
 @pytest.mark.parametrize("code", [0, DUPLICATE])
 def test_sn18_the_second_of_a_partition_may_succeed_first(code: int) -> None:
     """The first was written, or is written late: its sequence says which."""
-    made = stage()
+    made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(second, answer_to(second))
     made.complete(first, error=ConnectionFailed("reset"))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.learn(metadata_of({TOPIC: (1, 1, 2)}))
     (again,) = made.produce()
     assert sent_in(again)[0].header[9:12] == (77, 0, 0)
@@ -101,21 +110,21 @@ def test_sn18_the_second_of_a_partition_may_succeed_first(code: int) -> None:
     assert made.error is None
 
 
-def out_of_epochs() -> tuple[Stage, Future[RecordMetadata]]:
+def out_of_epochs() -> tuple[SenderFakes, Future[RecordMetadata]]:
     """A batch waits for another producer id: the one before it was lost in the last epoch."""
-    made = stage(epoch=LAST_EPOCH)
+    made = sender_fakes(epoch=LAST_EPOCH)
     (lost,) = in_flight(made, b"a")
-    future = made.bench.append_one(b"b")
+    future = made.fakes.append_one(b"b")
     (waiting,) = made.produce()
     made.complete(lost, answer_to(lost, NOT_AUTHORIZED))
     made.complete(waiting, answer_to(waiting, OUT_OF_ORDER))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     return made, future
 
 
 def test_sn24_a_close_waits_for_the_new_id_and_what_follows() -> None:
     made, future = out_of_epochs()
-    made.bench.incomplete.begin_close()
+    made.fakes.incomplete.begin_close()
     made.get_id(78, 0)
     assert stamps_until_idle(made) == [(78, 0, 0, 1)]
     assert future.result(0).offset == 100
@@ -123,20 +132,20 @@ def test_sn24_a_close_waits_for_the_new_id_and_what_follows() -> None:
 
 def test_sn24_a_forced_close_does_not() -> None:
     made, future = out_of_epochs()
-    made.bench.accumulator.close(ProducerClosed("forced"))
-    made.bench.completion.abort(ProducerClosed("forced"))
+    made.fakes.accumulator.close(ProducerClosed("forced"))
+    made.fakes.completion.abort(ProducerClosed("forced"))
     assert isinstance(future.exception(0), ProducerClosed)
     step = made.step()
     assert (step.requests, step.wake_at) == ([], None)
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total
 
 
 def test_sn32_the_halves_of_a_batch_share_its_sequences_and_later_ones_wait() -> None:
-    made = stage()
-    made.bench.append(*[b"%d" % number * 100 for number in range(5)])
+    made = sender_fakes()
+    made.fakes.append(*[b"%d" % number * 100 for number in range(5)])
     (outgoing,) = made.produce()
-    made.bench.append(b"after")
+    made.fakes.append(b"after")
     made.complete(outgoing, answer_to(outgoing, TOO_LARGE))
     assert [stamp[2:] for stamp in stamps_until_idle(made)] in ([(0, 2), (2, 3), (5, 1)], [(0, 3), (3, 2), (5, 1)])
     assert made.error is None
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total

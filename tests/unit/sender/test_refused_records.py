@@ -20,7 +20,7 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.codecs import Codec
 from tests.fakes.accumulator_fakes import TP, rows_of
 from tests.fakes.choosy_partition import STALE_EPOCH, ChoosyPartition, carry_out
-from tests.fakes.sender_fakes import TOPIC, Stage, answer_to, sent_in, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, answer_to, sender_fakes, sent_in
 
 CODES = (Code.INVALID_RECORD, Code.INVALID_TIMESTAMP, Code.MESSAGE_TOO_LARGE)
 
@@ -29,11 +29,11 @@ def wanting(*codes: Code, most: int = 1 << 20) -> RejectionCollector:
     return RejectionCollector(lambda error: error.code in (codes or CODES), most)
 
 
-def send(made: Stage, refused: RejectionCollector | None, *values: bytes, first: int = 0) -> None:
+def send(made: SenderFakes, refused: RejectionCollector | None, *values: bytes, first: int = 0) -> None:
     """Rows of the task, numbered from `first` on."""
     rows = rows_of(values)
     rows.columns.numbers = first
-    made.bench.accumulator.append(TP, rows, 0, len(rows), listener=refused)
+    made.fakes.accumulator.append(TP, rows, 0, len(rows), listener=refused)
 
 
 def named(values: list[bytes], found: list[BrokerRejection]) -> list[tuple[int, bytes]]:
@@ -52,11 +52,11 @@ def named(values: list[bytes], found: list[BrokerRejection]) -> list[tuple[int, 
 def test_com2_bad_records_of_two_kinds_are_taken_out_and_the_others_keep_their_order(
     idempotent: bool, codec: Codec
 ) -> None:
-    made = stage(idempotent=idempotent, batch_size=1 << 16, codec=codec)
+    made = sender_fakes(idempotent=idempotent, batch_size=1 << 16, codec=codec)
     refused, partition = wanting(), ChoosyPartition()
     values = [(b"n" if row % 90 == 7 else b"t" if row == 500 else b"g") + b"%05d" % row for row in range(1000)]
     send(made, refused, *values)
-    made.bench.accumulator.close_open()
+    made.fakes.accumulator.close_open()
     carry_out(made, partition)
     good = [value for value in values if value[:1] == b"g"]
     assert partition.log == good
@@ -65,7 +65,7 @@ def test_com2_bad_records_of_two_kinds_are_taken_out_and_the_others_keep_their_o
     assert [each.error.code for each in found] == [87, 32]
     assert found[0].texts == ["n: bad"] * 12
     assert made.error is None
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total
     assert not refused
 
 
@@ -75,7 +75,7 @@ def test_com2_whatever_is_in_flight_every_good_row_is_written_once_and_no_row_in
     seed: int, lost: float
 ) -> None:
     choose = random.Random(seed)
-    made = stage(memory=1 << 22, batch_size=1024, linger=choose.choice((0, 0.02)))
+    made = sender_fakes(memory=1 << 22, batch_size=1024, linger=choose.choice((0, 0.02)))
     refused = wanting()
     partition = ChoosyPartition(largest=choose.choice((1 << 30, 700)))
     partition.epoch = 0
@@ -88,7 +88,7 @@ def test_com2_whatever_is_in_flight_every_good_row_is_written_once_and_no_row_in
     ]
     for row, value in enumerate(values):
         send(made, refused, value, first=row)
-    made.bench.accumulator.close_open()
+    made.fakes.accumulator.close_open()
     carry_out(made, partition, choose, lost)
     dead = [value for _, value in named(values, refused.take())]
     assert len(set(dead)) == len(dead)
@@ -99,20 +99,20 @@ def test_com2_whatever_is_in_flight_every_good_row_is_written_once_and_no_row_in
         assert sorted(dead) == sorted(value for value in values if value[:1] != b"g")
     else:
         assert lost, "nothing was lost, and yet a batch failed"
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total
     send(made, None, b"g-last")
-    made.bench.accumulator.close_open()
+    made.fakes.accumulator.close_open()
     carry_out(made, partition)
     assert partition.log[-1] == b"g-last", "the partition goes on"
 
 
 def test_com2_the_seeds_above_meet_what_they_are_for() -> None:
     """Refusals with batches behind them in flight, which need new sequences, and an emptied batch among them."""
-    made, refused, partition = stage(), wanting(), ChoosyPartition(epoch=0)
+    made, refused, partition = sender_fakes(), wanting(), ChoosyPartition(epoch=0)
     letters = b"g", b"n", b"g", b"t", b"g"
     for row, letter in enumerate(letters):
         send(made, refused, letter * 600 + b"%d" % row, first=row)
-    made.bench.accumulator.close_open()
+    made.fakes.accumulator.close_open()
     requests = made.produce()
     assert len(requests) == 5
     first = [sent_in(request)[0].header.base_sequence for request in requests]
@@ -121,7 +121,7 @@ def test_com2_the_seeds_above_meet_what_they_are_for() -> None:
     assert [answer.error_code for answer in from_broker] == [0, 87, 45, 32, 45]
     for request, answer in zip(requests, from_broker, strict=True):
         made.complete(request, answer_of(answer))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     carry_out(made, partition)
     assert [value[:1] for value in partition.log] == [b"g"] * 3
     assert (partition.epoch, partition.expected) == (0, 3), "in the same epoch, without a gap"
@@ -131,10 +131,10 @@ def test_com2_the_seeds_above_meet_what_they_are_for() -> None:
 @pytest.mark.parametrize("gap", [1, 2])
 def test_com2_a_late_copy_of_a_batch_behind_a_refused_one_is_not_written(gap: int) -> None:
     """Of the batch behind it nobody has heard. Numbered anew in the same epoch it would leave its old sequence to the copy."""
-    made, refused, partition = stage(batch_size=4096), wanting(), ChoosyPartition(epoch=0)
+    made, refused, partition = sender_fakes(batch_size=4096), wanting(), ChoosyPartition(epoch=0)
     for values in ([b"g0"], [b"n1", b"n2"][:gap], [b"g3", b"g4"][:gap]):
         send(made, refused, *values)
-        made.bench.accumulator.close_open()
+        made.fakes.accumulator.close_open()
     requests = made.produce()
     copies = [bytes(request.batches[0].data) for request in requests]
     for request, copy in zip(requests[:2], copies, strict=False):
@@ -158,11 +158,11 @@ def complaints(*indices: int) -> tuple[BatchIndexAndErrorMessage, ...]:
 
 def test_com3_a_batch_whose_first_attempt_got_no_answer_fails_as_a_whole() -> None:
     """It may have been written then."""
-    made, refused = stage(), wanting()
+    made, refused = sender_fakes(), wanting()
     send(made, refused, b"a", b"b")
     (outgoing,) = made.produce()
     made.complete(outgoing, error=ConnectionFailed("cut"))
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     (again,) = [request for request in made.step().requests if request.batches] or made.produce()
     made.complete(again, answer_to(again, 87, record_errors=complaints(1)))
     assert isinstance(made.error, RecordsRefused)
@@ -171,7 +171,7 @@ def test_com3_a_batch_whose_first_attempt_got_no_answer_fails_as_a_whole() -> No
 
 @pytest.mark.parametrize("code", [code for code in Code if not code.action and code not in (0, 59, *CODES)])
 def test_com3_no_other_code_gives_a_row_back(code: Code) -> None:
-    made, refused = stage(), wanting()
+    made, refused = sender_fakes(), wanting()
     send(made, refused, b"a")
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, code, record_errors=complaints(0)))
@@ -182,7 +182,7 @@ def test_com3_no_other_code_gives_a_row_back(code: Code) -> None:
 
 @pytest.mark.parametrize("indices", [(), (5,), (-1,), (0, 5)])
 def test_com3_a_refusal_that_names_no_record_or_one_that_is_not_there_fails_the_batch(indices: tuple[int, ...]) -> None:
-    made, refused = stage(), wanting()
+    made, refused = sender_fakes(), wanting()
     send(made, refused, b"a", b"b")
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(*indices)))
@@ -191,11 +191,11 @@ def test_com3_a_refusal_that_names_no_record_or_one_that_is_not_there_fails_the_
 
 
 def test_com3_a_record_of_another_thread_that_wants_none_back_fails_the_batch() -> None:
-    made, refused = stage(batch_size=4096), wanting()
+    made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, b"a")
     send(made, None, b"b")
-    future = made.bench.append_one(b"c")
-    made.bench.accumulator.close_open()
+    future = made.fakes.append_one(b"c")
+    made.fakes.accumulator.close_open()
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(0, 1)))
     assert isinstance(made.error, RecordsRefused)
@@ -204,11 +204,11 @@ def test_com3_a_record_of_another_thread_that_wants_none_back_fails_the_batch() 
 
 
 def test_com2_the_futures_of_other_records_follow_them() -> None:
-    made, refused = stage(batch_size=4096), wanting()
+    made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, b"a", b"b")
-    future = made.bench.append_one(b"c", 77)
+    future = made.fakes.append_one(b"c", 77)
     send(made, refused, b"d", first=2)
-    made.bench.accumulator.close_open()
+    made.fakes.accumulator.close_open()
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(1, 3)))
     (again,) = made.produce()
@@ -219,10 +219,10 @@ def test_com2_the_futures_of_other_records_follow_them() -> None:
 
 
 def test_com2_complaints_of_a_second_round_reach_the_rows_of_later_runs() -> None:
-    made, refused = stage(batch_size=4096), wanting()
+    made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, b"a", b"b", first=10)
     send(made, refused, b"c", b"d", first=50)
-    made.bench.accumulator.close_open()
+    made.fakes.accumulator.close_open()
     for index in (0, 2):
         (outgoing,) = made.produce()
         made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(index)))
@@ -230,7 +230,7 @@ def test_com2_complaints_of_a_second_round_reach_the_rows_of_later_runs() -> Non
 
 
 def test_com2_after_ten_rounds_a_batch_fails() -> None:
-    made, refused = stage(batch_size=4096), wanting()
+    made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, *[b"%d" % row for row in range(20)])
     rounds = 0
     while made.error is None:
@@ -242,10 +242,10 @@ def test_com2_after_ten_rounds_a_batch_fails() -> None:
 
 
 def test_com4_what_waits_to_be_taken_is_bounded() -> None:
-    made, refused = stage(batch_size=1 << 16), wanting(most=1000)
+    made, refused = sender_fakes(batch_size=1 << 16), wanting(most=1000)
     for row in range(4):
         send(made, refused, b"x" * 900, first=row)
-        made.bench.accumulator.close_open()
+        made.fakes.accumulator.close_open()
         (outgoing,) = made.produce()
         made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(0)))
         if made.error is not None:
@@ -255,23 +255,23 @@ def test_com4_what_waits_to_be_taken_is_bounded() -> None:
 
 
 def test_sn35_flush_tells_each_thread_its_own_rows() -> None:
-    made = stage(batch_size=4096)
+    made = sender_fakes(batch_size=4096)
     send(made, None, b"a", b"b", first=100)
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(1)))
     with pytest.raises(RecordsRefused) as caught:
-        made.bench.accumulator.incomplete.failures.raise_unreported()
+        made.fakes.accumulator.incomplete.failures.raise_unreported()
     assert caught.value.rows == {101: "bad"}
 
 
 def test_row_numbers_are_right_for_rows_that_are_not_consecutive() -> None:
-    made = stage(batch_size=1 << 16)
+    made = sender_fakes(batch_size=1 << 16)
     columns = rows_of([b"%d" % row for row in range(100)]).columns
     columns.numbers = 1000
     rows = ArrangedRows(columns, np.arange(0, 100, 3))
-    made.bench.accumulator.append(TP, rows, 0, 34)
+    made.fakes.accumulator.append(TP, rows, 0, 34)
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(0, 33)))
     with pytest.raises(RecordsRefused) as caught:
-        made.bench.accumulator.incomplete.failures.raise_unreported()
+        made.fakes.accumulator.incomplete.failures.raise_unreported()
     assert caught.value.rows == {1000: "bad", 1099: "bad"}

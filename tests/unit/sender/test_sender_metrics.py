@@ -9,16 +9,16 @@ from spark_producer.metrics.names import CLIENT, OWN, TOPIC
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec
 from tests.fakes.sender_fakes import TOPIC as NAME
-from tests.fakes.sender_fakes import Stage, answer_to, in_flight, stage
+from tests.fakes.sender_fakes import SenderFakes, answer_to, in_flight, sender_fakes
 
 NOT_LEADER, MESSAGE_TOO_LARGE, INVALID_RECORD, CLUSTER_AUTHORIZATION = 6, 10, 87, 31
 
 
-def read(made: Stage) -> Snapshot:
+def read(made: SenderFakes) -> Snapshot:
     return made.metrics.snapshot(Levels(), made.now)
 
 
-def counts(made: Stage, *names: str) -> list[float]:
+def counts(made: SenderFakes, *names: str) -> list[float]:
     """Totals, in the group that has them."""
     snapshot = read(made)
     own = {"record-delivered", "batch-delivered", "record-failed", "batch-retry", "byte-delivered"}
@@ -26,14 +26,14 @@ def counts(made: Stage, *names: str) -> list[float]:
 
 
 def test_sn3_a_batch_counts_when_it_is_drained_and_when_it_is_acknowledged() -> None:
-    made = stage()
-    made.bench.append(b"a" * 100, b"b" * 300)
-    made.bench.clock.advance(0.25)
+    made = sender_fakes()
+    made.fakes.append(b"a" * 100, b"b" * 300)
+    made.fakes.clock.advance(0.25)
     (outgoing,) = made.produce()
     (batch,) = outgoing.batches
     size = batch.size
     assert counts(made, "record-send", "record-delivered") == [2, 0]
-    made.bench.clock.advance(0.5)
+    made.fakes.clock.advance(0.5)
     made.complete(outgoing, answer_to(outgoing))
     snapshot = read(made)
     assert counts(made, "record-send", "record-delivered", "batch-delivered", "byte-delivered") == [2, 2, 1, size]
@@ -47,12 +47,12 @@ def test_sn3_a_batch_counts_when_it_is_drained_and_when_it_is_acknowledged() -> 
 
 
 def test_sn45_a_batch_that_is_sent_again_counts_as_sent_twice_and_delivered_once() -> None:
-    made = stage()
-    made.bench.append(b"a", b"b", b"c")
+    made = sender_fakes()
+    made.fakes.append(b"a", b"b", b"c")
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 19))
     assert counts(made, "record-retry", "batch-retry", "record-error") == [3, 1, 0]
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     (again,) = made.produce()
     made.complete(again, answer_to(again))
     assert counts(made, "record-send", "record-delivered", "record-error") == [6, 3, 0]
@@ -61,8 +61,8 @@ def test_sn45_a_batch_that_is_sent_again_counts_as_sent_twice_and_delivered_once
 
 @pytest.mark.parametrize("code", [INVALID_RECORD, CLUSTER_AUTHORIZATION])
 def test_sn44_the_records_of_a_refused_batch_have_failed(code: int) -> None:
-    made = stage()
-    made.bench.append(b"a", b"b", b"c")
+    made = sender_fakes()
+    made.fakes.append(b"a", b"b", b"c")
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, code))
     assert made.error is not None
@@ -74,17 +74,17 @@ def test_sn44_the_records_of_a_refused_batch_have_failed(code: int) -> None:
 def test_sn46_a_batch_that_expired_in_flight_fails_once_and_javas_error_counts_a_refusal_again(
     code: int, errors: int
 ) -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     (outgoing,) = in_flight(made, b"a")
-    made.bench.clock.advance(120)
+    made.fakes.clock.advance(120)
     made.step()
     made.complete(outgoing, answer_to(outgoing, code))
     assert counts(made, "record-error", "record-failed", "record-delivered") == [errors, 1, 0]
 
 
 def test_sn32_a_split_is_neither_a_retry_nor_an_error() -> None:
-    made = stage()
-    made.bench.append(b"a" * 100, b"b" * 100)
+    made = sender_fakes()
+    made.fakes.append(b"a" * 100, b"b" * 100)
     (outgoing,) = made.produce()
     outgoing.batches[0].max_record_size = 110
     made.complete(outgoing, answer_to(outgoing, MESSAGE_TOO_LARGE))
@@ -97,7 +97,7 @@ def test_sn32_a_split_is_neither_a_retry_nor_an_error() -> None:
 
 
 def test_sn3_a_request_has_the_records_of_all_its_batches() -> None:
-    made = stage()
+    made = sender_fakes()
     made.batches(b"a")
     made.batches(b"b", b"c", partition=1)
     made.batches(b"d", partition=2)
@@ -110,8 +110,8 @@ def test_sn3_a_request_has_the_records_of_all_its_batches() -> None:
 
 
 def test_the_compression_rate_is_that_of_the_records() -> None:
-    made = stage(codec=Codec.ZSTD)
-    made.bench.append(b"a" * 400, b"b" * 400)
+    made = sender_fakes(codec=Codec.ZSTD)
+    made.fakes.append(b"a" * 400, b"b" * 400)
     (outgoing,) = made.produce()
     (batch,) = outgoing.batches
     snapshot = read(made)

@@ -13,27 +13,27 @@ from tests.fakes.sender_fakes import (
     BACKOFF,
     MAX_AGE,
     TOPIC,
-    Stage,
+    SenderFakes,
     answer_to,
     first_letters,
     metadata_of,
+    sender_fakes,
     sent_in,
-    stage,
 )
 
 
-def apis(made: Stage) -> list[tuple[int, str]]:
+def apis(made: SenderFakes) -> list[tuple[int, str]]:
     return [(request.node, request.api.name) for request in made.step().requests]
 
 
 def test_nothing_is_asked_before_somebody_wants_something() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     step = made.step()
     assert (step.requests, step.wake_at) == ([], None)
 
 
 def test_metadata_first_then_the_producer_id_then_batches() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.batches(b"a")
     (question,) = made.step().requests
@@ -53,7 +53,7 @@ def test_metadata_first_then_the_producer_id_then_batches() -> None:
 
 
 def test_sn13_without_idempotence_there_is_no_id_and_no_sequence() -> None:
-    made = stage(ready=False, idempotent=False)
+    made = sender_fakes(ready=False, idempotent=False)
     made.metadata.request_topics(TOPIC)
     made.batches(b"a")
     made.learn(metadata_of({TOPIC: (1,)}))
@@ -63,7 +63,7 @@ def test_sn13_without_idempotence_there_is_no_id_and_no_sequence() -> None:
 
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_the_request_carries_acks_and_timeout(acks: int) -> None:
-    made = stage(acks=acks)
+    made = sender_fakes(acks=acks)
     made.batches(b"a")
     (outgoing,) = made.produce()
     body = outgoing.body
@@ -72,7 +72,7 @@ def test_the_request_carries_acks_and_timeout(acks: int) -> None:
 
 
 def test_ra1_one_batch_per_partition_in_a_request_and_one_request_per_leader_in_a_step() -> None:
-    made = stage()  # partitions 0 and 1 on node 1, 2 on node 2
+    made = sender_fakes()  # partitions 0 and 1 on node 1, 2 on node 2
     for partition in range(3):
         made.batches(b"a", b"b", partition=partition)
     steps = [made.step() for _ in range(3)]
@@ -84,7 +84,7 @@ def test_ra1_one_batch_per_partition_in_a_request_and_one_request_per_leader_in_
 
 
 def test_sn14_a_connection_gets_batch_after_batch_before_the_first_answer() -> None:
-    made = stage()
+    made = sender_fakes()
     made.batches(*(bytes([letter]) for letter in b"abcde"))
     requests = made.produce()
     assert first_letters(requests) == "abcde"
@@ -92,7 +92,7 @@ def test_sn14_a_connection_gets_batch_after_batch_before_the_first_answer() -> N
 
 
 def test_ra1_every_step_begins_with_another_partition() -> None:
-    made = stage(leaders={TOPIC: (1, 1, 1)}, max_request_size=2000)
+    made = sender_fakes(leaders={TOPIC: (1, 1, 1)}, max_request_size=2000)
     for partition in range(3):
         made.batches(b"a", b"b", partition=partition)
     orders = [[sent.tp.partition for sent in sent_in(request)] for request in made.produce()]
@@ -102,10 +102,10 @@ def test_ra1_every_step_begins_with_another_partition() -> None:
 
 
 def test_ra5_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() -> None:
-    made = stage(leaders={TOPIC: (1, 1, 1)}, max_request_size=1500)
+    made = sender_fakes(leaders={TOPIC: (1, 1, 1)}, max_request_size=1500)
     made.batches(b"a")
     made.batches(b"b", partition=1)
-    made.bench.append(b"small", tp=TopicPartition(TOPIC, 2))
+    made.fakes.append(b"small", tp=TopicPartition(TOPIC, 2))
     sizes = [[sent.tp.partition for sent in sent_in(request)] for request in made.produce()]
     assert sorted(map(len, sizes)) == [1, 2]
     for request_partitions in sizes:
@@ -113,31 +113,31 @@ def test_ra5_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() 
 
 
 def test_a_batch_larger_than_a_request_may_be_goes_alone() -> None:
-    made = stage(leaders={TOPIC: (1, 1)}, max_request_size=1024)
-    made.bench.append(b"L" * 5000)
-    made.bench.append(b"small", tp=TopicPartition(TOPIC, 1))
+    made = sender_fakes(leaders={TOPIC: (1, 1)}, max_request_size=1024)
+    made.fakes.append(b"L" * 5000)
+    made.fakes.append(b"small", tp=TopicPartition(TOPIC, 1))
     requests = made.produce()
     assert sorted(first_letters([request]) for request in requests) == ["L", "s"]
 
 
 def test_linger_decides_when_the_next_step_is_due() -> None:
-    made = stage(linger=0.010)
+    made = sender_fakes(linger=0.010)
     made.batches(b"a")
     step = made.step()
     assert (step.requests, step.wake_at) == ([], made.now + 0.010)
-    made.bench.clock.advance(0.010)
+    made.fakes.clock.advance(0.010)
     assert len(made.step().requests) == 1
 
 
 def test_an_idle_sender_wakes_for_the_age_of_its_metadata_only() -> None:
-    made = stage()
+    made = sender_fakes()
     assert made.step().wake_at == pytest.approx(made.now + MAX_AGE)
-    made.bench.clock.advance(MAX_AGE)
+    made.fakes.clock.advance(MAX_AGE)
     assert apis(made) == [(-1, "Metadata")]
 
 
 def test_a_node_that_is_being_connected_to_is_the_networks_to_wake_for() -> None:
-    made = stage(delivery_timeout=120)
+    made = sender_fakes(delivery_timeout=120)
     made.batches(b"a")
     made.network.unready = {1}
     step = made.step()
@@ -147,14 +147,14 @@ def test_a_node_that_is_being_connected_to_is_the_networks_to_wake_for() -> None
 
 
 def test_a_node_in_reconnect_backoff_is_asked_again_when_that_ends() -> None:
-    made = stage()
+    made = sender_fakes()
     made.batches(b"a")
     made.network.unready, made.network.pauses = {1}, {1: 0.7}
     assert made.step().wake_at == pytest.approx(made.now + 0.7)
 
 
 def test_a_node_that_is_not_ready_does_not_hold_up_the_others() -> None:
-    made = stage()
+    made = sender_fakes()
     made.batches(b"a")
     made.batches(b"b", partition=2)
     made.network.unready = {1}
@@ -162,7 +162,7 @@ def test_a_node_that_is_not_ready_does_not_hold_up_the_others() -> None:
 
 
 def test_questions_wait_while_no_node_can_be_asked_and_look_again_soon() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.network.least = None
     step = made.step()
@@ -174,7 +174,7 @@ def test_questions_wait_while_no_node_can_be_asked_and_look_again_soon() -> None
 
 
 def test_questions_wait_for_a_node_in_backoff() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.network.unready, made.network.pauses = {-1}, {-1: 0.4}
     assert made.step().wake_at == pytest.approx(made.now + 0.4)
@@ -183,28 +183,28 @@ def test_questions_wait_for_a_node_in_backoff() -> None:
 @pytest.mark.parametrize("strategy", [300.0, None])
 def test_nw9_without_a_reachable_node_the_bootstrap_servers_are_asked_again(strategy: float | None) -> None:
     """KIP-899; the topics stay known, so that rows go on being taken in."""
-    made = stage(rebootstrap_after=strategy)
+    made = sender_fakes(rebootstrap_after=strategy)
     made.batches(b"a")
     made.metadata.request_update()
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.network.lost, made.network.least, made.network.unready = True, None, {1, 2}
     made.step()
     assert (made.metadata.cluster.nodes == {}) is (strategy is not None)
     assert TOPIC in made.metadata.cluster.topics
     made.network.lost, made.network.least, made.network.unready = False, -1, set()
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     made.learn(metadata_of({TOPIC: (2, 2, 2)}, epochs=1))
     assert [request.node for request in made.produce()] == [1 if strategy is None else 2]
 
 
 def test_nw9_after_the_trigger_without_an_answer_the_bootstrap_servers_are_asked_again() -> None:
     """KIP-1102: nodes that are there and do not answer."""
-    made = stage(rebootstrap_after=300.0)
+    made = sender_fakes(rebootstrap_after=300.0)
     start = made.now
     made.metadata.request_update()
     asked = 0
     while made.metadata.cluster.nodes:
-        made.bench.clock.advance(1)
+        made.fakes.clock.advance(1)
         for request in made.step().requests:
             asked += 1
             made.complete(request, error=ConnectionFailed("no answer"))
@@ -215,32 +215,32 @@ def test_nw9_after_the_trigger_without_an_answer_the_bootstrap_servers_are_asked
 
 def test_a_question_and_a_batch_to_one_node_go_in_two_steps() -> None:
     """With one request in flight the node has room for one only (kafka.max.in.flight.requests.per.connection=1)."""
-    made = stage(keep_order=True)
+    made = sender_fakes(keep_order=True)
     made.batches(b"a")
     made.metadata.request_update()
     made.network.least = 1
-    made.bench.clock.advance(1)
+    made.fakes.clock.advance(1)
     assert apis(made) == [(1, "Metadata")]
     assert apis(made) == [(1, "Produce")]
 
 
 def test_a_partition_without_a_leader_is_asked_for_in_the_same_step() -> None:
-    made = stage(leaders={TOPIC: (1,)})
-    made.bench.append(b"a", tp=TopicPartition("payments", 0))
+    made = sender_fakes(leaders={TOPIC: (1,)})
+    made.fakes.append(b"a", tp=TopicPartition("payments", 0))
     assert apis(made) == [(-1, "Metadata")]
 
 
 def test_a_leader_that_comes_back_gets_the_batch() -> None:
-    made = stage(leaders={TOPIC: (-1,)})
+    made = sender_fakes(leaders={TOPIC: (-1,)})
     made.batches(b"a")
     assert made.step().wake_at == pytest.approx(made.now + BACKOFF)
-    made.bench.clock.advance(BACKOFF)
+    made.fakes.clock.advance(BACKOFF)
     made.learn(metadata_of({TOPIC: (2,)}, epochs=1))
     assert apis(made) == [(2, "Produce")]
 
 
 def test_sn11_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
     for pause in (BACKOFF, 2 * BACKOFF):
@@ -248,14 +248,14 @@ def test_sn11_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> Non
         assert question.api is INIT_PRODUCER_ID
         made.complete(question, InitProducerIdResponse(0, 15, -1, -1))
         assert made.step().wake_at == pytest.approx(made.now + pause)
-        made.bench.clock.advance(pause)
+        made.fakes.clock.advance(pause)
     made.get_id()
     made.batches(b"a")
     assert apis(made) == [(1, "Produce")]
 
 
 def test_sn12_sn28_a_refused_producer_id_ends_the_producer() -> None:
-    made = stage(ready=False)
+    made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
     (question,) = made.step().requests
@@ -267,7 +267,7 @@ def test_sn12_sn28_a_refused_producer_id_ends_the_producer() -> None:
 
 
 def test_what_was_written_is_reported_once() -> None:
-    made = stage()
+    made = sender_fakes()
     made.batches(b"a", b"b")
     made.batches(b"c", partition=2)
     for outgoing in made.produce():

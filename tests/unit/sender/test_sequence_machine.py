@@ -31,7 +31,7 @@ from spark_producer.record.batch_v2 import NO_SEQUENCE
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender import ClientRequest
 from spark_producer.sender.identity import LAST_EPOCH
-from tests.fakes.sender_fakes import TOPIC, acquaint, metadata_of, stage
+from tests.fakes.sender_fakes import TOPIC, acquaint, metadata_of, sender_fakes
 from tests.fakes.sequence_model import OUT_OF_ORDER, SPACE, UNKNOWN_PRODUCER_ID, Habits, Known, ModelPartition
 
 PARTITIONS = 2
@@ -65,7 +65,7 @@ class SequenceMachine(RuleBasedStateMachine):
         habits=st.builds(Habits, st.booleans(), st.booleans(), st.booleans()),
     )
     def begin(self, start: int, epoch: int, habits: Habits) -> None:
-        self.made = stage(ready=False, memory=16384, delivery_timeout=DELIVERY_TIMEOUT)
+        self.made = sender_fakes(ready=False, memory=16384, delivery_timeout=DELIVERY_TIMEOUT)
         self.made.network = self  # type: ignore[assignment]
         self.made.metadata.request_topics(TOPIC)
         self.flying: dict[int, deque[Flight]] = {node: deque() for node in NODES}
@@ -78,13 +78,13 @@ class SequenceMachine(RuleBasedStateMachine):
         # A broker that has forgotten the producer, and does not say where its log begins, is asked again and again (SN27).
         self.decidable = habits.tells_log_start or not habits.strict
         self.producer_ids = 4711
-        accumulator = self.made.bench.accumulator
+        accumulator = self.made.fakes.accumulator
         self.made.learn(self._metadata())
         self.made.give_id(4711, epoch)
         self.queues = [accumulator.incomplete.queue_of(TopicPartition(TOPIC, log.index)) for log in self.logs]
         for queue, log in zip(self.queues, self.logs, strict=True):
             if start:  # the brokers know the producer already
-                acquaint(queue, self.made.bench.drainer.current_identity, self.made.now)
+                acquaint(queue, self.made.fakes.drainer.current_identity, self.made.now)
                 queue.next_sequence, queue.last_acked = start, start - 1
                 log.producers[4711] = Known(epoch, start)
 
@@ -117,7 +117,7 @@ class SequenceMachine(RuleBasedStateMachine):
         for _ in range(count):
             value = (b"%08d" % len(self.told)).ljust(width, b".")
             try:
-                future = self.made.bench.append_one(value, 1000, tp=TopicPartition(TOPIC, partition))
+                future = self.made.fakes.append_one(value, 1000, tp=TopicPartition(TOPIC, partition))
             except BufferExhausted:
                 return
             self.told.append((partition, future))
@@ -154,7 +154,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((0.05, 0.2, 0.5)))
     def wait(self, seconds: float) -> None:
-        self.made.bench.clock.advance(seconds)
+        self.made.fakes.clock.advance(seconds)
 
     @rule(data=st.data(), kind=st.sampled_from(("cut", "cut", "move", "retain", "expire")))
     def mishap(self, data: st.DataObject, kind: str) -> None:
@@ -162,7 +162,7 @@ class SequenceMachine(RuleBasedStateMachine):
         if kind == "cut":
             self._cut(data.draw(st.sampled_from(NODES)), data.draw(st.integers(0, IN_FLIGHT)))
         elif kind == "expire":
-            self.made.bench.clock.advance(DELIVERY_TIMEOUT)
+            self.made.fakes.clock.advance(DELIVERY_TIMEOUT)
         else:
             log = data.draw(st.sampled_from(self.logs))
             if kind == "move":
@@ -242,7 +242,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_producer_goes_on(self) -> None:
-        assert self.made.bench.incomplete.error is None
+        assert self.made.fakes.incomplete.error is None
 
     @invariant()
     def logs_hold_every_record_once_and_in_order(self) -> None:
@@ -286,13 +286,13 @@ class SequenceMachine(RuleBasedStateMachine):
         if self.decidable:
             assert all(future.result(0).offset >= -1 for _, future in self.told[written:])
         assert all(future.done() for _, future in self.told)
-        assert self.made.bench.pool.available == self.made.bench.pool.total
+        assert self.made.fakes.pool.available == self.made.fakes.pool.total
         assert [queue.gate for queue in self.queues] == [DrainGate.OPEN] * PARTITIONS
         self.logs_hold_every_record_once_and_in_order()
         self.acknowledged_records_are_where_they_are_said_to_be()
 
     def _come_to_rest(self) -> None:
-        accumulator = self.made.bench.accumulator
+        accumulator = self.made.fakes.accumulator
         self.refusals.clear()
         for _ in range(1000):
             self.send()
@@ -304,10 +304,10 @@ class SequenceMachine(RuleBasedStateMachine):
             if (
                 accumulator.incomplete.idle
                 and not any(self.flying.values())
-                and self.made.bench.drainer.current_identity is not NO_IDENTITY
+                and self.made.fakes.drainer.current_identity is not NO_IDENTITY
             ):
                 return
-            self.made.bench.clock.advance(0.1)
+            self.made.fakes.clock.advance(0.1)
         raise AssertionError("the producer does not come to rest")
 
 

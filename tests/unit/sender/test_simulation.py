@@ -17,7 +17,7 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted
 from tests.fakes.fake_clock import FakeClock
-from tests.fakes.sender_fakes import TOPIC, Stage, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, sender_fakes
 from tests.fakes.simulated_cluster import SimulatedCluster
 from tests.support.campaigns import sample_and_campaign
 
@@ -42,13 +42,13 @@ class Run:
     """One schedule."""
 
     choose: random.Random
-    made: Stage
+    made: SenderFakes
     cluster: SimulatedCluster
     told: list[Told] = field(default_factory=list)
 
     def write(self) -> None:
         partition = self.choose.randrange(len(self.cluster.logs))
-        clock: FakeClock = self.made.bench.clock
+        clock: FakeClock = self.made.fakes.clock
         for _ in range(self.choose.randint(1, 12)):
             one = Told(partition, len(self.told), clock.now)
 
@@ -58,7 +58,7 @@ class Run:
 
             value = (b"%08d" % one.number).ljust(self.choose.randint(8, 300), b".")
             try:
-                one.future = self.made.bench.append_one(
+                one.future = self.made.fakes.append_one(
                     value, 1000 + one.number, called, TopicPartition(TOPIC, partition)
                 )
             except BufferExhausted:
@@ -66,7 +66,7 @@ class Run:
             self.told.append(one)
 
     def turn(self) -> None:
-        cluster, clock = self.cluster, self.made.bench.clock
+        cluster, clock = self.cluster, self.made.fakes.clock
         cluster.now = clock.now
         step = self.made.step()
         for outgoing in step.requests:
@@ -87,7 +87,7 @@ def run(
 ) -> Run:
     """`recreated` is how probable it is, at each turn, that the topic is deleted and created again."""
     choose = random.Random(seed)
-    made = stage(
+    made = sender_fakes(
         ready=False,
         idempotent=idempotent,
         keep_order=keep_order,
@@ -111,9 +111,9 @@ def run(
             log = choose.choice(cluster.logs)
             log.denied = not log.denied
         schedule.turn()
-    made.bench.incomplete.begin_close()
+    made.fakes.incomplete.begin_close()
     for _ in range(2000):
-        if made.bench.incomplete.idle and not any(cluster.flying.values()):
+        if made.fakes.incomplete.idle and not any(cluster.flying.values()):
             return schedule
         schedule.turn()
     raise AssertionError("the producer does not come to rest")
@@ -121,7 +121,7 @@ def run(
 
 def check(schedule: Run, *, once: bool, ordered: bool) -> None:
     made, logs = schedule.made, schedule.cluster.logs
-    assert made.bench.incomplete.error is None
+    assert made.fakes.incomplete.error is None
     for one in schedule.told:
         assert one.future.done()
         assert one.sent_at <= one.called_at <= one.sent_at + DELIVERY_TIMEOUT + QUANTUM
@@ -137,7 +137,7 @@ def check(schedule: Run, *, once: bool, ordered: bool) -> None:
         if ordered:
             first = list(dict.fromkeys(log.records))
             assert first == sorted(first)
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.pool.available == made.fakes.pool.total
 
 
 def test_sec29_rights_that_come_and_go_lose_and_double_nothing_else() -> None:

@@ -7,7 +7,7 @@ from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata
 from spark_producer.sender.stale_leader_epochs import MAX_BROKER_LAG_S
-from tests.fakes.sender_fakes import MAX_AGE, TOPIC, answer_to, metadata_of, stage
+from tests.fakes.sender_fakes import MAX_AGE, TOPIC, answer_to, metadata_of, sender_fakes
 
 NOW = 5000.0
 NOT_LEADER = 6
@@ -51,14 +51,14 @@ def test_with_topic_ids_older_epochs_of_the_same_topic_are_never_believed() -> N
 
 
 def test_mt3_a_producer_leaves_the_former_leader_of_a_topic_made_anew() -> None:
-    made = stage(acquainted=False, ready=False, delivery_timeout=60)
+    made = sender_fakes(acquainted=False, ready=False, delivery_timeout=60)
     made.metadata.use(TOPIC, made.now)
     made.metadata.request_update()
     made.learn(metadata_of({TOPIC: (1,)}, epochs=9))
     made.get_id()
     made.batches(b"a")
     asked = 0
-    while not made.bench.incomplete.idle:
+    while not made.fakes.incomplete.idle:
         assert made.now < 1030, "the former leader is asked for ever"
         for outgoing in made.step().requests:
             if outgoing.api is METADATA:
@@ -67,6 +67,6 @@ def test_mt3_a_producer_leaves_the_former_leader_of_a_topic_made_anew() -> None:
             else:
                 assert outgoing.api is PRODUCE
                 made.complete(outgoing, answer_to(outgoing, 0 if outgoing.node == 2 else NOT_LEADER))
-        made.bench.clock.advance(0.1)
+        made.fakes.clock.advance(0.1)
     assert made.error is None
     assert 2 <= asked < 30

@@ -15,8 +15,8 @@ def check(schedule: Run) -> int:
     """The number of times that the topic was created again."""
     made, cluster = schedule.made, schedule.cluster
     lives = [*cluster.former, cluster.logs]
-    assert made.bench.incomplete.error is None
-    assert made.bench.pool.available == made.bench.pool.total
+    assert made.fakes.incomplete.error is None
+    assert made.fakes.pool.available == made.fakes.pool.total
     written = [{number for life in lives for number in life[partition].records} for partition in range(3)]
     for one in schedule.told:
         assert one.future.done()

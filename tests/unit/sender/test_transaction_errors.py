@@ -22,7 +22,7 @@ from spark_producer.sender.transactions.errors import ACTIONS, ErrorAction, TxnR
 from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.fakes import transaction_fakes as transaction_stage_module
 from tests.fakes.coordinator_answers import coordinated, words_of
-from tests.fakes.transaction_fakes import LOST, TransactionStage, transaction_stage
+from tests.fakes.transaction_fakes import LOST, TransactionFakes, transaction_fakes
 from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
 RETRIABLE = [code for code in Code if Action.RETRY in code.action]
@@ -40,12 +40,12 @@ REQUESTS = {
     "abort": TxnRequest.ABORT,
     "raise": TxnRequest.RAISE_EPOCH,
 }
-"""Every request by the name of the stage."""
+"""Every request by its name in `transaction_fakes`."""
 
 
-def until_asked(name: str, answers: list[int | PyProducerError]) -> TransactionStage:
+def until_asked(name: str, answers: list[int | PyProducerError]) -> TransactionFakes:
     """A transaction in which the next requests of this name get these answers."""
-    made = transaction_stage()
+    made = transaction_fakes()
     made.script[name] += answers if name != "find" else []
     if made.do(TxnCall.INIT).error is not None:
         return made
@@ -126,7 +126,7 @@ def test_tm10_a_coordinator_that_cannot_be_reached_is_looked_up_again_before_any
     made.made.network.pauses[1] = 0.5
     made.ask(TxnCall.ABORT)
     made.made.step()
-    made.made.bench.clock.advance(0.1)
+    made.made.fakes.clock.advance(0.1)
     made.made.network.unready.clear()
     made.made.network.pauses.clear()
     made.run()
@@ -145,14 +145,14 @@ FATAL = [
 def test_tm14_tm15_tm19_a_fatal_code_ends_the_producer_with_a_reason_that_says_what_to_do(name: str, code: int) -> None:
     made = until_asked(name, [code])
     assert made.state is TxnState.FATAL
-    error = made.made.bench.incomplete.error
+    error = made.made.fakes.incomplete.error
     fences = code in FENCED or (name, code) == TOO_LATE
     assert isinstance(error, BrokerError)
     assert isinstance(error, ProducerFenced) == fences
     assert ("or the transaction took longer than transaction.timeout.ms" in str(error)) == fences
     assert (Code(code).name in str(error), "What to do" in str(error)) == (True, True)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    assert made.made.bench.pool.available == made.made.bench.pool.total
+    assert made.made.fakes.pool.available == made.made.fakes.pool.total
     assert made.made.step().requests == []
 
 
@@ -180,7 +180,7 @@ def test_tm13_tm14_tm32_an_abortable_code_refuses_the_commit_until_an_abort(name
 
 def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
     for code in (30, 120):
-        made = transaction_stage()
+        made = transaction_fakes()
         made.begin()
         made.made.batches(b"a")
         made.run()
@@ -193,7 +193,7 @@ def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
 @pytest.mark.parametrize("name", ["find", "init"])
 @pytest.mark.parametrize("code", [53, 31, 120])
 def test_tm14_a_refused_init_may_be_repeated(name: str, code: int) -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.script[name] = [code]
     refused = made.do(TxnCall.INIT)
     assert isinstance(refused.error, BrokerError)
@@ -216,7 +216,7 @@ def test_tm14_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_
 
 
 def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.script["init"] = [51] * 100_000
     init = made.ask(TxnCall.INIT)
     made.run(seconds=60.0)
@@ -227,7 +227,7 @@ def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() ->
 @pytest.mark.parametrize("name", ["find", "init", "commit"])
 def test_tm12_a_broker_without_the_version_is_fatal(name: str) -> None:
     made = until_asked(name, [UnsupportedVersion("too old")])
-    assert isinstance(made.made.bench.incomplete.error, UnsupportedVersion)
+    assert isinstance(made.made.fakes.incomplete.error, UnsupportedVersion)
     assert made.state is TxnState.FATAL
 
 
@@ -258,7 +258,7 @@ def test_sn47_tm20_a_refused_batch_makes_the_transaction_abortable_and_no_flush_
     made.script["produce"] = [code]
     made.made.batches(b"a")
     made.run()
-    accounts = made.made.bench.incomplete.failures
+    accounts = made.made.fakes.incomplete.failures
     with pytest.raises(BrokerError):
         accounts.raise_unreported()
     accounts.raise_unreported()  # the flush after that knows of no failure any more
@@ -289,7 +289,7 @@ def test_tm15_tm19_sn49_a_fatal_code_of_a_leader_ends_the_producer(code: int) ->
     made.made.batches(b"a")
     commit = made.do(TxnCall.COMMIT)
     assert made.state is TxnState.FATAL
-    assert commit.error is made.made.bench.incomplete.error
+    assert commit.error is made.made.fakes.incomplete.error
     assert isinstance(commit.error, ProducerFenced) == (code in FENCED)
 
 
@@ -303,7 +303,7 @@ def test_tm29_in_a_fatal_state_late_failures_change_nothing() -> None:
     made.script["produce"] = [90, 87]
     made.answer_held()
     assert made.state is TxnState.FATAL
-    assert isinstance(made.made.bench.incomplete.error, ProducerFenced)
+    assert isinstance(made.made.fakes.incomplete.error, ProducerFenced)
     assert made.manager.failure is None
 
 
@@ -328,7 +328,7 @@ def test_sn21_tm26_a_batch_that_expires_makes_the_transaction_abortable_and_drop
     made.holding.add("produce")
     made.made.batches(b"a", b"b")
     commit = made.do(TxnCall.COMMIT)
-    made.made.bench.clock.advance(200.0)
+    made.made.fakes.clock.advance(200.0)
     made.run()
     assert isinstance(commit.error, TransactionAbortable)
     assert "not acknowledged within" in str(commit.error)
@@ -360,19 +360,19 @@ def test_sn27_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_trans
     made.run()
     assert made.state is TxnState.ABORTABLE
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(made.manager.failure)
-    assert made.made.bench.incomplete.queue_of(("orders", 0)).gate == 0
+    assert made.made.fakes.incomplete.queue_of(("orders", 0)).gate == 0
 
 
 def test_tm25_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_what_waits_is_told() -> None:
     made = in_transaction()
     made.script["produce"] = [87]
     made.made.batches(b"a")
-    future = made.made.bench.append_one(b"behind" * 150)
+    future = made.made.fakes.append_one(b"behind" * 150)
     made.run()
     assert made.state is TxnState.ABORTABLE
     assert isinstance(future.exception(), TransactionAborted)
     assert "INVALID_RECORD" in str(future.exception())
-    late = made.made.bench.append_one(b"a thread that has not heard of it")
+    late = made.made.fakes.append_one(b"a thread that has not heard of it")
     made.run()
     assert isinstance(late.exception(), TransactionAborted)
     assert len(made.headers) == 1
@@ -381,7 +381,7 @@ def test_tm25_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_w
 def test_rows_that_come_after_the_end_of_a_transaction_are_not_in_the_next_one() -> None:
     made = in_transaction()
     made.do(TxnCall.COMMIT)
-    stray = made.made.bench.append_one(b"of a thread that did not wait")
+    stray = made.made.fakes.append_one(b"of a thread that did not wait")
     made.do(TxnCall.BEGIN)
     made.made.batches(b"a")
     assert isinstance(stray.exception(), IllegalState)
@@ -426,7 +426,7 @@ def test_tm22_a_batch_that_was_to_be_sent_again_is_dropped_and_the_epoch_shuts_o
     made = in_transaction()
     made.script["produce"] = [LOST]
     made.made.batches(b"a")
-    future = made.made.bench.append_one(b"b" * 900)
+    future = made.made.fakes.append_one(b"b" * 900)
     made.run(seconds=0.0)
     assert made.do(TxnCall.ABORT).error is None
     assert isinstance(future.exception(), TransactionAborted)
@@ -455,7 +455,7 @@ def test_sn32_a_batch_that_is_split_in_a_transaction_keeps_its_sequences() -> No
     made = in_transaction()
     made.script["produce"] = [10]
     for value in (b"a", b"b", b"c", b"d"):
-        made.made.bench.append(value * 100)
+        made.made.fakes.append(value * 100)
     commit = made.do(TxnCall.COMMIT)
     assert commit.error is None
     assert [(header.base_sequence, header.records_count) for header in made.headers] == [(0, 4), (0, 2), (2, 2)]

@@ -17,7 +17,7 @@ from spark_producer.errors import BufferExhausted, ProducerFenced, TransactionAb
 from spark_producer.sender.transactions.manager import TransactionManager
 from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
 from tests.fakes.fake_clock import FakeClock
-from tests.fakes.sender_fakes import TOPIC, Stage, stage
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, sender_fakes
 from tests.fakes.simulated_coordinator import LAST_EPOCH, TransactionalCluster
 from tests.support.campaigns import sample_and_campaign
 
@@ -50,13 +50,13 @@ class Caller:
         self.fenced = 0
         self.made = self._new()
 
-    def _new(self) -> Stage:
-        made = stage(
+    def _new(self) -> SenderFakes:
+        made = sender_fakes(
             ready=False, transactional_id=TID, linger=self.choose.choice((0, 0.02)), memory=self.choose.choice((4096, 16384)),
             delivery_timeout=self.choose.choice((0.7, 5.0)), max_request_size=self.choose.choice((2000, 1 << 20)),
         )  # fmt: skip
-        made.bench.clock.now = self.clock.now
-        self.clock = made.bench.clock
+        made.fakes.clock.now = self.clock.now
+        self.clock = made.fakes.clock
         made.metadata.request_topics(TOPIC)
         made.network = self.cluster  # type: ignore[assignment]
         self.cluster.flying = {node: type(flights)() for node, flights in self.cluster.flying.items()}
@@ -83,8 +83,8 @@ class Caller:
         operation = Operation(call)
         self.manager.calls.append(operation)
         for _ in range(5000):
-            if operation.done or self.made.bench.incomplete.error is not None:
-                operation.error = operation.error or self.made.bench.incomplete.error
+            if operation.done or self.made.fakes.incomplete.error is not None:
+                operation.error = operation.error or self.made.fakes.incomplete.error
                 return operation
             if self.takeovers and self.choose.random() < 0.004:
                 self.cluster.take_over()
@@ -107,7 +107,7 @@ class Caller:
         for _ in range(self.choose.randint(0, 6)):
             self.write(written)
             for _ in range(self.choose.randint(0, 8)):
-                if self.made.bench.incomplete.error is None:
+                if self.made.fakes.incomplete.error is None:
                     self.turn()
         if self.manager.state is TxnState.FATAL:
             self.recover(Operation(TxnCall.ABORT))
@@ -128,7 +128,7 @@ class Caller:
                 return
             value = (b"%08d" % self.rows).ljust(self.choose.randint(8, 300), b".")
             try:
-                self.made.bench.append_one(value, 1000 + self.rows, None, TopicPartition(TOPIC, partition))
+                self.made.fakes.append_one(value, 1000 + self.rows, None, TopicPartition(TOPIC, partition))
             except BufferExhausted as error:
                 spoilt = Operation(TxnCall.MARK_ABORTABLE, error)
                 self.manager.calls.append(spoilt)
@@ -138,7 +138,7 @@ class Caller:
 
     def recover(self, operation: Operation) -> bool:
         """Begin with a new producer if this one has ended, which only a newer one may bring about."""
-        error = self.made.bench.incomplete.error
+        error = self.made.fakes.incomplete.error
         if error is None:
             return False
         assert isinstance(error, ProducerFenced), (operation.call, error)

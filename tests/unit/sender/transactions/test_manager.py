@@ -19,20 +19,20 @@ from spark_producer.sender.transactions.states import (
     transition,
 )
 from tests.fakes.sender_fakes import TOPIC
-from tests.fakes.transaction_fakes import LOST, TransactionStage, transaction_stage
+from tests.fakes.transaction_fakes import LOST, TransactionFakes, transaction_fakes
 
 CONCURRENT = 51
 OFFSETS = GroupOffsets(ConsumerGroup("readers", 3, "member"), {TopicPartition("in", 0): GroupOffset(17, 2, "note")})
 
 
-def in_transaction(*, implicit: bool = False, **options: object) -> TransactionStage:
-    made = transaction_stage(implicit=implicit, **options)
+def in_transaction(*, implicit: bool = False, **options: object) -> TransactionFakes:
+    made = transaction_fakes(implicit=implicit, **options)
     made.begin()
     return made
 
 
 def test_tm8_a_whole_transaction_in_the_explicit_style() -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.do(TxnCall.INIT)
     made.do(TxnCall.BEGIN)
     made.made.batches(b"a", b"b")
@@ -56,7 +56,7 @@ def test_tm8_a_whole_transaction_in_the_explicit_style() -> None:
 
 
 def test_tm8_tm4_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itself() -> None:
-    made = transaction_stage(implicit=True)
+    made = transaction_fakes(implicit=True)
     made.do(TxnCall.INIT)
     for _ in range(2):
         made.do(TxnCall.BEGIN)
@@ -118,12 +118,12 @@ def test_tm2_tm21_commit_is_withheld_while_a_batch_is_in_flight_or_waits() -> No
 
 def test_ra18_sn41_a_commit_sends_open_batches_at_once() -> None:
     made = in_transaction(linger=500.0)
-    made.made.bench.append(b"open")
+    made.made.fakes.append(b"open")
     began = made.made.now
     made.do(TxnCall.COMMIT)
     assert made.sent == ["add 0", "produce 0", "commit"]
     assert made.made.now == began
-    assert made.made.bench.incomplete.flushing == 0
+    assert made.made.fakes.incomplete.flushing == 0
 
 
 def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() -> None:
@@ -132,7 +132,7 @@ def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() 
     made.made.batches(b"a")
     made.run()
     for partition in (1, 2):
-        made.made.bench.append(b"b", tp=TopicPartition(TOPIC, partition))
+        made.made.fakes.append(b"b", tp=TopicPartition(TOPIC, partition))
     commit = made.ask(TxnCall.COMMIT)
     made.run()
     made.holding.clear()
@@ -177,15 +177,15 @@ def test_sn42_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -
     made = in_transaction(implicit=implicit)
     made.made.batches(b"a")
     made.run()
-    future = made.made.bench.append_one(b"b")
+    future = made.made.fakes.append_one(b"b")
     assert made.do(TxnCall.ABORT).error is None
     assert isinstance(future.exception(), TransactionAborted)
     assert made.sent[-1] == "abort"
-    assert made.made.bench.incomplete.failure is None, "who aborts is told by nobody that it aborted"
+    assert made.made.fakes.incomplete.failure is None, "who aborts is told by nobody that it aborted"
     made.do(TxnCall.BEGIN)
     made.made.batches(b"c")
     assert made.do(TxnCall.COMMIT).error is None
-    assert made.made.bench.pool.available == made.made.bench.pool.total
+    assert made.made.fakes.pool.available == made.made.fakes.pool.total
 
 
 def test_tm30_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_anew_in_the_implicit_one() -> None:
@@ -203,7 +203,7 @@ def test_tm30_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_ane
 @pytest.mark.parametrize("state", [state for state in TxnState if state is not TxnState.FATAL])
 def test_tm3_each_state_allows_its_calls_and_no_other(state: TxnState) -> None:
     for call in TxnCall:
-        made = transaction_stage()
+        made = transaction_fakes()
         made.manager.state = state
         made.manager.contents.started = True
         made.holding |= {"init", "find", "commit", "abort"}
@@ -216,7 +216,7 @@ def test_tm3_each_state_allows_its_calls_and_no_other(state: TxnState) -> None:
 
 @pytest.mark.parametrize("state", TxnState)
 def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: TxnState) -> None:
-    made = transaction_stage()
+    made = transaction_fakes()
     made.manager.state = state
     if state in {
         TxnState.HELD,
@@ -237,7 +237,7 @@ def test_tm31_what_the_table_does_not_allow_is_fatal_on_the_io_thread() -> None:
                 continue
             with pytest.raises(IllegalState, match="invalid transition"):
                 transition(state, to)
-            made = transaction_stage()
+            made = transaction_fakes()
             made.manager.state = state
             with pytest.raises(IllegalState):
                 made.manager._move(to)
@@ -276,13 +276,13 @@ def test_tm1_sn40_a_producer_that_closes_aborts_its_transaction() -> None:
     made = in_transaction(linger=500.0)
     made.made.batches(b"a")
     made.run()
-    made.made.bench.append(b"b")
-    made.made.bench.incomplete.begin_close()
+    made.made.fakes.append(b"b")
+    made.made.fakes.incomplete.begin_close()
     assert not made.manager.settled
     made.run()
     assert made.sent[-1] == "abort"
     assert made.manager.settled
-    assert made.made.bench.incomplete.idle
+    assert made.made.fakes.incomplete.idle
 
 
 def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait_for_an_init() -> None:
@@ -290,16 +290,16 @@ def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait
     made.holding.add("commit")
     made.made.batches(b"a")
     commit = made.do(TxnCall.COMMIT)
-    made.made.bench.incomplete.begin_close()
+    made.made.fakes.incomplete.begin_close()
     made.run()
     assert not made.manager.settled
     made.answer_held()
     assert made.manager.settled
     assert commit.done
-    waiting = transaction_stage()
+    waiting = transaction_fakes()
     waiting.holding.add("init")
     waiting.do(TxnCall.INIT)
-    waiting.made.bench.incomplete.begin_close()
+    waiting.made.fakes.incomplete.begin_close()
     assert waiting.manager.settled
 
 
