@@ -24,18 +24,17 @@ OPTIONS_PAGE = """# Options
 
 This page is made by `make docs` from the table in `spark_producer/config/options.py`. `pyproducer options` prints the same.
 
-Options with the prefix `kafka.` are those of Kafka's producer; `Producer` takes them without the prefix. The others belong to the
-sink. Times are in milliseconds, sizes in bytes. Letter case does not matter. An unknown option, a bad value, or a contradiction
-is an error on the driver, before any task starts. [Security](security.md) says which options of TLS and logins go together.
+`Producer` takes Kafka's options without the prefix `kafka.`. Times are in milliseconds, sizes in bytes; letter case does not
+matter. An unknown option, a bad value, or a contradiction is an error on the driver, before any task starts.
+[Security](security.md) says which options of TLS and logins go together.
 
 """
 
 PROFILES_SECTION = """
 ## Profiles
 
-`.option("profile", "latency")`, or `Producer({"profile": "latency", …})`, sets several options. An option beside it wins. `conf/`
-has the profiles as files, with reasons. Your own file works too, `.option("profile", "path/to/producer.properties")`, with names
-of Kafka's tools without `kafka.`.
+`.option("profile", "latency")`, or `Producer({"profile": "latency", …})`, sets several options. `conf/` has the profiles as
+files, with reasons. Your own file, `.option("profile", "path/to/producer.properties")`, has names without `kafka.`.
 
 """
 
@@ -43,8 +42,8 @@ MEMORY_SECTION = """
 ## Memory of a worker
 
 A Python worker takes about 130 MiB for code, up to 40 MiB for rows in hand, and at most `kafka.buffer.memory`, whatever the
-number of rows and partitions. A value that you set holds. Otherwise `Producer` takes 32 MiB, and a task of Spark half of what its
-worker can have, between 32 and 256 MiB:
+number of rows and partitions. By default that is 32 MiB for `Producer`, and in Spark half of what a worker can have, between 32
+and 256 MiB:
 
 | where | what a worker can have |
 |---|---|

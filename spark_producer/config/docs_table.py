@@ -43,5 +43,5 @@ def _maximum(option: Option) -> str:
 def render_markdown() -> str:
     """Return the option table as Markdown, for docs/options.md."""
     lines = ["| option | default | description |", "|---|---|---|"]
-    lines += [f"| `{name}` | {default} | {doc} |" for name, default, doc in option_rows()]
+    lines += [f"| `{name}` | {default.removeprefix('none')} | {doc} |" for name, default, doc in option_rows()]
     return "\n".join(lines) + "\n"

@@ -27,29 +27,28 @@ class ProducerConfig(SecurityOptions):
 
     bootstrap_servers: str = option(
         "",
-        "Comma-separated `host:port` of brokers for the first connection; the others follow from their metadata.",
+        "`host:port` of brokers for the first connection, separated by commas.",
         required=True,
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
-        "All addresses of a host are tried in turn. Canonical names are not looked up; only Kerberos needs them.",
+        "All addresses of a host are tried in turn; only Kerberos needs canonical names.",
         choices=("use_all_dns_ips",),
     )
     client_id: str = option("pyproducer", "Name under which the brokers log and meter this producer.")
     acks: str = option(
         "all",
-        "The replicas that must have a batch before it counts as written: `all` in-sync replicas, the leader alone (`1`), or "
-        "none (`0`: a batch counts as written once it is sent, offsets stay unknown, and losses are not detected).",
+        "The replicas that must have a batch before it counts as written: `all` in-sync ones, the leader alone (`1`), or none "
+        "(`0`: offsets stay unknown, and losses are not detected).",
         choices=("all", "-1", "1", "0"),
     )
     enable_idempotence: bool = option(
         True,
-        "The broker drops duplicates of retried batches and keeps their order. Needs `acks=all` and `retries` above 0.",
+        "Brokers drop duplicates of retried batches and keep their order. Needs `acks=all` and `retries` above 0.",
     )
     batch_size: int = option(
         1000000,
-        "Maximum bytes of one record batch; topics take 1 MiB. Each batch has the same fixed cost; with `0` each record is a "
-        "batch.",
+        "Maximum bytes of a record batch; topics take 1 MiB. With `0` each record is a batch.",
         low=0,
         high=INT32_MAX,
         kafka_default="16384",
@@ -57,24 +56,23 @@ class ProducerConfig(SecurityOptions):
     )
     linger_ms: int = option(
         500,
-        "Maximum time for which a batch waits for more records. The end of a task, `flush` and a full `buffer.memory` send "
-        "everything at once, so it only bounds the delay while Spark has no more rows for a task.",
+        "Maximum time for which a batch waits for more records. The end of a task, `flush` and a full `buffer.memory` do not "
+        "wait.",
         low=0,
         high=INT32_MAX,
         kafka_default="5",
     )
     buffer_memory: int = option(
         33554432,
-        "Bytes of encoded batches that wait or are in flight, per Python worker. While the pool is full, the task reads no rows. "
-        "In Spark the default is a worker's share of its executor's memory, at most 268435456 (docs/options.md, Memory of a "
-        "worker).",
+        "Maximum bytes of unacknowledged batches in a Python worker; while it is full, the task reads no rows. In Spark the "
+        "default is a worker's share of memory, at most 268435456 (docs/options.md, Memory of a worker).",
         low=65536,
         high=INT64_MAX,
         unit="bytes",
     )
     max_request_size: int = option(
         4194304,
-        "Maximum size of a request, and of a row, in bytes (uncompressed). Topics take rows of 1 MiB (`max.message.bytes`).",
+        "Maximum bytes of a request, and of an uncompressed row. Topics take rows of 1 MiB (`max.message.bytes`).",
         low=1024,
         high=INT32_MAX,
         kafka_default="1048576",
@@ -82,7 +80,7 @@ class ProducerConfig(SecurityOptions):
     )
     max_in_flight_requests_per_connection: int = option(
         5,
-        "Maximum requests in flight per broker. At most 5 with idempotence.",
+        "Maximum requests in flight per broker, 5 with idempotence.",
         low=1,
         high=INT32_MAX,
     )
@@ -91,14 +89,14 @@ class ProducerConfig(SecurityOptions):
     )
     delivery_timeout_ms: int = option(
         120000,
-        "Maximum time from a batch's creation to its acknowledgement, retries included; then the write fails. At least "
-        "`linger.ms` + `request.timeout.ms`; the default grows with them.",
+        "Maximum time from a batch's creation to its acknowledgement; then the write fails. At least `linger.ms` + "
+        "`request.timeout.ms`, with which the default grows.",
         low=1,
         high=INT32_MAX,
     )
     request_timeout_ms: int = option(
         30000,
-        "Maximum wait for the response to one request; then the connection is closed and the request is sent again.",
+        "Maximum wait for a response; then the connection is closed and the request sent again.",
         low=1,
         high=INT32_MAX,
     )
@@ -112,7 +110,7 @@ class ProducerConfig(SecurityOptions):
     )
     reconnect_backoff_max_ms: int = option(
         1000,
-        "Maximum pause before reconnecting. If only `reconnect.backoff.ms` is set, it is the same, and pauses do not grow.",
+        "Maximum pause before reconnecting; that of `reconnect.backoff.ms` if only that is set.",
         low=0,
         high=INT32_MAX,
     )
@@ -130,13 +128,13 @@ class ProducerConfig(SecurityOptions):
     )
     metadata_max_idle_ms: int = option(
         300000,
-        "The metadata of a topic without writes for this time is not refreshed any more.",
+        "A topic's metadata is not refreshed after this time without writes.",
         low=5000,
         high=INT64_MAX,
     )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
-        "What to do when no known broker can be reached: start again from `bootstrap.servers`, or `none`.",
+        "If no known broker can be reached: start again from `bootstrap.servers`, or `none`.",
         choices=("rebootstrap", "none"),
     )
     metadata_recovery_rebootstrap_trigger_ms: int = option(
@@ -144,7 +142,7 @@ class ProducerConfig(SecurityOptions):
     )
     send_buffer_bytes: int = option(
         -1,
-        "SO_SNDBUF of the connections; -1 leaves it to the system, which tunes it.",
+        "SO_SNDBUF of connections; -1 leaves it to the system.",
         low=-1,
         high=INT32_MAX,
         kafka_default="131072",
@@ -152,46 +150,42 @@ class ProducerConfig(SecurityOptions):
     )
     receive_buffer_bytes: int = option(
         -1,
-        "SO_RCVBUF of the connections; -1 leaves it to the system.",
+        "SO_RCVBUF of connections; -1 leaves it to the system.",
         low=-1,
         high=INT32_MAX,
         kafka_default="32768",
         unit="bytes",
     )
-    metrics_sample_window_ms: int = option(
-        30000, "The time that one sample of the metrics covers.", low=1, high=INT64_MAX
-    )
-    metrics_num_samples: int = option(
-        2, "The number of samples of which rates, averages and maxima are computed.", low=1, high=INT32_MAX
-    )
+    metrics_sample_window_ms: int = option(30000, "Time of one sample of the metrics.", low=1, high=INT64_MAX)
+    metrics_num_samples: int = option(2, "Samples for rates, averages and maxima.", low=1, high=INT32_MAX)
     metrics_recording_level: str = option(
         "INFO",
-        "All metrics of a producer have the level `INFO`; the other levels add none.",
+        "All metrics have the level `INFO`; others add none.",
         choices=("INFO", "DEBUG", "TRACE"),
     )
     partitioner_class: str = option(
         "uniform_sticky",
-        "How rows without a `partition` get one: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
-        "Java's class names, or `module:function` (docs/columns.md, Which partition a row goes to).",
+        "How rows without a `partition` get one: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, a Java class "
+        "name, or `module:function` (docs/columns.md, Which partition a row goes to).",
     )
-    partitioner_ignore_keys: bool = option(False, "Rows with a key get their partition like rows without one.")
+    partitioner_ignore_keys: bool = option(False, "Rows with a key are partitioned like those without.")
     partitioner_adaptive_partitioning_enable: bool = option(
         True, "`uniform_sticky` gives fewer rows to partitions whose brokers are slow."
     )
     partitioner_availability_timeout_ms: int = option(
         0,
-        "Adaptive `uniform_sticky` leaves out brokers that accept nothing for this time while others accept rows; 0: never.",
+        "Adaptive `uniform_sticky` leaves out brokers that accept nothing for this time; 0: never.",
         low=0,
         high=INT64_MAX,
     )
     partitioner_rack_aware: bool = option(
-        False, "Rows without a key stay in the rack `client.rack`, if a partition is led there."
+        False, "Rows without a key stay in `client.rack`, if a partition is led there."
     )
-    client_rack: str = option("", "The rack in which this producer runs, as the brokers' `broker.rack` names it.")
+    client_rack: str = option("", "The producer's rack, as in the brokers' `broker.rack`.")
     compression_type: str = option(
         "none",
-        "Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. A batch is filled with up to 4 MiB of rows, so that "
-        "it has about `batch.size` compressed; a batch that does not shrink is sent uncompressed. `zstd` needs Kafka 2.1.",
+        "Codec of batches: `none`, `gzip`, `snappy`, `lz4` or `zstd` (Kafka 2.1). A batch is filled with up to 4 MiB of rows, so "
+        "that it has about `batch.size` compressed; one that does not shrink is sent uncompressed.",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
     )
     compression_gzip_level: int = option(
@@ -199,23 +193,23 @@ class ProducerConfig(SecurityOptions):
     )
     compression_lz4_level: int = option(
         9,
-        "Level of LZ4, 1 to 17. As in Java's client, 9 is the fastest; all others compress better, and are slower.",
+        "Level of LZ4, 1 to 17. As in Java, 9 is the fastest; all others compress better.",
         low=1,
         high=17,
     )
     compression_zstd_level: int = option(
-        1, "Level of zstd, up to 22. CSV and texts compress better above 1.", low=-131072, high=22, kafka_default="3"
+        1, "Level of zstd, up to 22. CSV and text shrink more above 1.", low=-131072, high=22, kafka_default="3"
     )
 
     transactional_id: str = option(
         "",
-        "Name of this producer's transactions, the same after a restart: each new producer fences earlier ones. Needs "
-        "`acks=all` and idempotence. For `Producer` only; the sink does not take it.",
+        "Name of the transactions, the same after a restart: a new producer fences earlier ones. Needs `acks=all` and "
+        "idempotence. For `Producer` only.",
     )
     transaction_timeout_ms: int = option(
         60000,
-        "The brokers abort a transaction that is open for longer. Its maximum is their `transaction.max.timeout.ms`. With "
-        "`exactlyOnceId` the default is that maximum, up to 900000.",
+        "Brokers abort a transaction that is open for longer. Its maximum is their `transaction.max.timeout.ms`, and with "
+        "`exactlyOnceId` the default, up to 900000.",
         low=1,
         high=INT32_MAX,
     )
@@ -243,63 +237,60 @@ class SinkOptions:
 
     profile: str | None = option(
         None,
-        "A named set of options: `throughput`, `latency`, `small-memory`, `kafka3`, `event-hubs`; or the path of a file "
-        "`….properties` in the format of Kafka's own tools, read on the driver. Options that are set explicitly override it.",
+        "A set of options: `throughput`, `latency`, `small-memory`, `kafka3`, `event-hubs`, or the path of a file "
+        "`….properties` on the driver. Explicit options override it.",
     )
-    topic: str | None = option(None, "Topic of every row. Overrides the `topic` column; one of the two is needed.")
-    include_headers: bool = option(
-        True, "`false` leaves the `headers` column out. (Spark's own sink lists this option and writes headers anyway.)"
-    )
+    topic: str | None = option(None, "Topic of every row, in place of the `topic` column.")
+    include_headers: bool = option(True, "`false` leaves the `headers` column out (Spark's sink writes it anyway).")
     report_path: str | None = option(
         None,
-        "A folder, or a URI such as `s3://…`, into which the driver writes a JSON report of each write (docs/reports.md). If "
-        "that fails, a warning is logged, and the write is not affected.",
+        "A folder, or a URI such as `s3://…`, for the driver's JSON report of each write (docs/reports.md). A failed report is "
+        "only a warning.",
     )
     dead_letter_topic: str | None = option(
         None,
-        "Topic for rows that cannot be written, which then do not fail the write (docs/dead_letters.md). It must exist, and "
-        "have no other rows.",
+        "Existing topic for rows that cannot be written, which then do not fail the write, and for no others "
+        "(docs/dead_letters.md).",
     )
     dead_letter_classes: str = option(
         "row,size,broker,schema",
-        "With `deadLetterTopic`: the classes of rows that go there: `row` (a bad topic, header, timestamp or partition), `size`, "
-        "`broker` (refused one by one), `schema`, and `topic` (of the column: missing, illegal, or without the right to write).",
+        "The classes of rows that are dead letters: `row` (bad topic, header, timestamp or partition), `size`, `broker` (refused "
+        "one by one), `schema`, and `topic` (of the column: missing, illegal, or without the right to write).",
         former_names=("deadLetterFor",),
     )
     max_bad_records: int = option(
         1000,
-        "With `deadLetterTopic`: the maximum rows of a task that go there; one more fails the write. `-1`: no maximum.",
+        "Maximum dead letters of a task; one more fails the write. `-1`: no maximum.",
         low=-1,
         high=INT64_MAX,
     )
     max_bad_records_ratio: float = option(
         0.1,
-        "With `deadLetterTopic`: the maximum fraction of a task's rows that go there. A task of fewer than 1,000 rows counts as "
-        "one of 1,000.",
+        "Maximum fraction of dead letters in a task's rows, counted as 1,000 at least.",
         low=0,
         high=1,
         former_names=("maxBadRatio",),
     )
     dead_letter_headers: bool = option(
         True,
-        "With `deadLetterTopic`: whether each record there has headers with its intended topic and partition, and the error.",
+        "Whether dead letters have headers with the intended topic and partition, and the error.",
     )
     exactly_once_id: str | None = option(
         None,
-        "Write exactly once, under this name: at most 100 letters, digits, `.`, `_` and `-`. It belongs to one query or job for "
-        "good. Readers must set `isolation.level=read_committed` (docs/exactly_once.md).",
+        "Write exactly once, under this name of one query or job: at most 100 letters, digits, `.`, `_` and `-`. Readers must "
+        "set `isolation.level=read_committed` (docs/exactly_once.md).",
     )
     txn_version: int | None = option(
         None,
-        "Number of a batch write with `exactlyOnceId`: the write is skipped if this number, or a higher one, was written before.",
+        "Number of a batch write with `exactlyOnceId`, which is skipped if this number or a higher one was written.",
         low=0,
         high=INT64_MAX,
     )
     exactly_once_max_inline_bytes: int = option(
         4194304,
-        "With `exactlyOnceId`: the maximum encoded bytes of a task that the driver sends, for all tasks in one transaction. A "
-        "task with more has its own transaction; with `0` all have. From the ninth task on the maximum halves with each eight "
-        "tasks, down to 16384, so that hundreds of tasks together bring the driver 64 MiB at most.",
+        "Maximum encoded bytes of an exactly-once task that the driver sends, for all tasks in one transaction. A task with "
+        "more has its own transaction; with `0` all have. It halves with each eight tasks from the ninth on, down to 16384, so "
+        "that the driver gets 64 MiB at most.",
         low=0,
         high=67108864,
         unit="bytes",
@@ -307,53 +298,52 @@ class SinkOptions:
     )
     exactly_once_spool_to_disk: str = option(
         "auto",
-        "With `exactlyOnceId`: whether a task with its own transaction first writes its rows to a file in `spark.local.dir`, so "
-        "that the transaction is open only while they are sent. `auto`: if they arrive slowly, or the task is retried.",
+        "Whether a task with its own transaction first writes its rows to `spark.local.dir`, so that the transaction is open "
+        "only while they are sent. `auto`: if they arrive slowly, or the task is retried.",
         choices=("auto", "true", "false"),
         former_names=("exactlyOnceSpool",),
     )
     exactly_once_compare: str = option(
         "content",
-        "With `exactlyOnceId`, in micro-batches: what must be the same if Spark repeats a committed batch. `content`: the "
-        "number of its rows, and the sum of their hashes in any order. `count`: the number alone, for queries that make new "
-        "values each time (uuid, rand, a clock).",
+        "What must be the same in a repeated micro-batch: the `content` (number of rows, and sum of their hashes), or the "
+        "`count` alone, for queries that make new values each time (uuid, rand, a clock).",
         choices=("content", "count"),
     )
     exactly_once_control_topic: str = option(
         "__pyproducer_commits",
-        "With `exactlyOnceId`: the compacted topic with the last control record of each id.",
+        "The compacted topic with the last control record of each `exactlyOnceId`.",
         former_names=("exactlyOnceTopic",),
     )
     value_format: str = option(
         "raw",
-        "`avro`: the column `value`, a struct, is encoded as Avro in a Schema Registry's wire format (docs/avro.md). `raw`: its "
-        "bytes are sent as they are.",
+        "`avro`: the struct `value` is encoded as Avro in a Schema Registry's wire format (docs/avro.md). `raw`: bytes are sent "
+        "as they are.",
         choices=("raw", "avro"),
     )
-    key_format: str = option("raw", "The same for the column `key`.", choices=("raw", "avro"))
+    key_format: str = option("raw", "The same for keys.", choices=("raw", "avro"))
     value_schema: str | None = option(
         None,
-        "The Avro schema of values, as JSON or as the path of a file on the driver; by default it follows from the column.",
+        "The Avro schema, as JSON or a file on the driver; by default it follows from the column.",
     )
     key_schema: str | None = option(None, "The same for keys.")
-    value_subject: str | None = option(None, "The subject of values in the registry, in place of the strategy's.")
+    value_subject: str | None = option(None, "The subject in the registry, in place of the strategy's.")
     key_subject: str | None = option(None, "The same for keys.")
     value_schema_id: int | None = option(
         None,
-        "A binary or string column gets the wire format's prefix with this schema id, for bytes encoded elsewhere. With "
-        "`valueFormat=avro` and `valueSchema`: the id of that schema, and no registry is used.",
+        "The schema id in the wire format's prefix of bytes or strings encoded elsewhere; or with `valueFormat=avro`, the id of "
+        "`valueSchema`, without a registry.",
         low=0,
         high=INT32_MAX,
     )
     key_schema_id: int | None = option(None, "The same for keys.", low=0, high=INT32_MAX)
     fill_missing_fields: str = option(
         "auto",
-        "A field of the Avro schema that the column lacks gets its default, or null if it has none and is nullable. `auto`: "
-        "only if the schema is the registry's latest (`use.latest.version=true`). `false`: it is an error.",
+        "A field of the schema that the column lacks gets its default, or null if nullable; with `false` it is an error. `auto`: "
+        "`true` with `use.latest.version`.",
         choices=("auto", "true", "false"),
     )
     value_message_indexes: str | None = option(
-        None, "With `valueSchemaId`, for Protobuf: the path of the message in its file, `0` or `2,0`."
+        None, "With `valueSchemaId`, for Protobuf: the message's path in its file, `0` or `2,0`."
     )
     key_message_indexes: str | None = option(None, "The same for keys.")
 

@@ -36,7 +36,7 @@ class Profile(NamedTuple):
 
 PROFILES: Mapping[str, Profile] = {
     "throughput": Profile(
-        "Much memory for full batches, for large batch writes, above all to many partitions. A row may wait a second.",
+        "Large batch writes, above all to many partitions. A row may wait a second.",
         (
             Setting("buffer.memory", "134217728", "full batches of 64 partitions fit, in each Python worker"),
             Setting(
@@ -46,7 +46,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
     ),
     "latency": Profile(
-        "Rows are sent at once, and retries come soon. For streams of few rows, and for `Producer.send`.",
+        "Rows are sent at once: for streams of few rows, and `Producer.send`.",
         (
             Setting("linger.ms", "0", "no batch waits to fill"),
             Setting("batch.size", "16384", "a full batch is small, so it is sent soon"),
@@ -59,7 +59,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
     ),
     "small-memory": Profile(
-        "Each Python worker takes little memory, for executors with many cores and little overhead memory.",
+        "Executors with many cores and little overhead memory.",
         (
             Setting(
                 "buffer.memory",
@@ -72,7 +72,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
     ),
     "kafka3": Profile(
-        "The defaults of Java's producer before Kafka 4.0, for comparisons, and for settings tuned on top of them.",
+        "The defaults of Java's producer before Kafka 4.0, to compare with or build on.",
         (
             Setting("linger.ms", "0", "this is the default before 4.0; it is 5 since then"),
             Setting("batch.size", "16384", "this is the default of all versions"),
@@ -88,7 +88,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
     ),
     "event-hubs": Profile(
-        "The limits of Azure Event Hubs: small requests, and connections that are not idle for long. A login is not part of it.",
+        "The limits of Azure Event Hubs, without a login.",
         (
             Setting("max.request.size", "1000000", "a request of more than 1046528 bytes has its connection closed"),
             Setting("batch.size", "900000", "a batch and its headers fit into one request"),

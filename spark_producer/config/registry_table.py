@@ -27,31 +27,24 @@ class RegistryOptions:
     __hash__ = None  # type: ignore[assignment]
 
     schema_registry_url: str = option(
-        "", "Address of the Schema Registry, `http://host:8081`; several with commas. Only the driver connects to it."
+        "", "The Schema Registry, `http://host:8081`, several with commas; only the driver connects."
     )
     basic_auth_user_info: Secret | None = option(None, "`user:password` for the registry; never shown.")
-    bearer_auth_token: Secret | None = option(None, "A token for the registry, in place of a password; never shown.")
-    bearer_auth_logical_cluster: str = option(
-        "", "With a token: the id of the registry's cluster in Confluent's cloud."
-    )
-    schema_registry_ssl_ca_location: str = option(
-        "", "PEM file, on the driver, with the certificates to trust for the registry."
-    )
+    bearer_auth_token: Secret | None = option(None, "Token in place of a password; never shown.")
+    bearer_auth_logical_cluster: str = option("", "With a token: the registry's cluster in Confluent's cloud.")
+    schema_registry_ssl_ca_location: str = option("", "PEM file on the driver: the certificates to trust.")
     schema_registry_ssl_certificate_location: str = option(
         "",
-        "PEM file, on the driver, with the client's certificate, for a registry that requires one; its key may be there, too.",
+        "PEM file on the driver: the client's certificate, perhaps with its key.",
     )
-    schema_registry_ssl_key_location: str = option(
-        "", "PEM file, on the driver, with the key of the client's certificate, if it is in a separate file."
-    )
+    schema_registry_ssl_key_location: str = option("", "PEM file on the driver: the key, if separate.")
     schema_registry_ssl_key_password: Secret | None = option(None, "Password of that key; never shown.")
     auto_register_schemas: bool = option(
         True,
-        "The column's schema, or `valueSchema`, is registered if the subject does not have it. With `false` it must be there. "
-        "With `use.latest.version` the default is `false`.",
+        "The schema is registered if the subject lacks it; with `false`, the default of `use.latest.version`, it must exist.",
     )
     use_latest_version: bool = option(
-        False, "Rows are written with the subject's latest schema, which the column must fit. Nothing is registered."
+        False, "Rows are written with the subject's latest schema, which the column must fit."
     )
     normalize_schemas: bool = option(False, "The registry compares schemas in its normal form.")
     value_subject_name_strategy: str = option(

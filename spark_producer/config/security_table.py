@@ -19,122 +19,116 @@ class SecurityOptions:
 
     security_protocol: str = option(
         "PLAINTEXT",
-        "The protocol of connections to brokers: `SSL` is TLS, `SASL_SSL` a login over TLS, `SASL_PLAINTEXT` a login that can be "
-        "read on the network.",
+        "`SSL` is TLS, `SASL_SSL` a login over TLS, `SASL_PLAINTEXT` a login that the network can read.",
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
     ssl_truststore_location: str = option(
         "",
-        "The certificates to trust: a file (PEM, PKCS12 or JKS), or a directory of PEM files. Without it, those of the system, "
-        "as with `probe`.",
+        "The certificates to trust: a file (PEM, PKCS12 or JKS), or a directory of PEM files; by default the system's (`probe`).",
         aliases=("ssl.ca.location",),
     )
     ssl_truststore_type: str = option(
-        "", "`PEM`, `PKCS12` or `JKS`. The first bytes of the file decide.", choices=("PEM", "PKCS12", "JKS"), empty=""
+        "", "`PEM`, `PKCS12` or `JKS`; the file's first bytes decide.", choices=("PEM", "PKCS12", "JKS"), empty=""
     )
-    ssl_truststore_password: Secret | None = option(None, "The password of a truststore in PKCS12 or JKS.")
+    ssl_truststore_password: Secret | None = option(None, "Password of a truststore in PKCS12 or JKS.")
     ssl_truststore_certificates: str = option(
         "", "The certificates to trust, as PEM text, on one line too.", aliases=("ssl.ca.pem",)
     )
-    ssl_keystore_location: str = option(
-        "", "The file with the client's certificate, its chain and its key (PEM, PKCS12 or JKS)."
-    )
+    ssl_keystore_location: str = option("", "The client's certificate, chain and key (PEM, PKCS12 or JKS).")
     ssl_keystore_type: str = option(
-        "", "`PEM`, `PKCS12` or `JKS`. The first bytes of the file decide.", choices=("PEM", "PKCS12", "JKS"), empty=""
+        "", "`PEM`, `PKCS12` or `JKS`; the file's first bytes decide.", choices=("PEM", "PKCS12", "JKS"), empty=""
     )
-    ssl_keystore_password: Secret | None = option(None, "The password of a keystore in PKCS12 or JKS.")
+    ssl_keystore_password: Secret | None = option(None, "Password of a keystore in PKCS12 or JKS.")
     ssl_keystore_key: Secret | None = option(
         None, "The client's private key, as PEM text. Needs `ssl.keystore.certificate.chain`.", aliases=("ssl.key.pem",)
     )
     ssl_keystore_certificate_chain: str = option(
         "",
-        "The client's certificate and its chain, as PEM text. Needs `ssl.keystore.key`.",
+        "The client's certificate and chain, as PEM text. Needs `ssl.keystore.key`.",
         aliases=("ssl.certificate.pem",),
     )
-    ssl_key_password: Secret | None = option(None, "The password of the client's private key, if it is encrypted.")
+    ssl_key_password: Secret | None = option(None, "Password of the client's private key.")
     ssl_certificate_location: str = option(
-        "", "A PEM file with the client's certificate and its chain. Needs `ssl.key.location`."
+        "", "PEM file with the client's certificate and chain. Needs `ssl.key.location`."
     )
-    ssl_key_location: str = option("", "A PEM file with the client's private key. Needs `ssl.certificate.location`.")
+    ssl_key_location: str = option("", "PEM file with the client's private key. Needs `ssl.certificate.location`.")
     ssl_endpoint_identification_algorithm: str = option(
         "https",
-        "`https`: a broker's certificate must be for the host name of the connection. Empty or `none`: it may be for any name, "
-        "and a warning is logged.",
+        "`https`: a broker's certificate must be for the connection's host name. Empty or `none`: for any name, with a warning.",
         choices=("https", "none"),
         empty="none",
     )
     enable_ssl_certificate_verification: bool = option(
         True,
-        "`false`: certificates are not checked, so that any server can pose as a broker. A warning is logged.",
+        "`false`: certificates are not checked, so that any server can pose as a broker, with a warning.",
     )
     ssl_enabled_protocols: str = option(
-        "TLSv1.2,TLSv1.3", "The versions of TLS to offer: `TLSv1.2`, `TLSv1.3`; older ones are broken."
+        "TLSv1.2,TLSv1.3", "TLS versions to offer: `TLSv1.2`, `TLSv1.3`; older ones are broken."
     )
     ssl_protocol: str = option(
         "TLSv1.3",
-        "The newest version of TLS to offer, whatever `ssl.enabled.protocols` says. Versions before `TLSv1.2` are broken.",
+        "Newest TLS version to offer, whatever `ssl.enabled.protocols` says.",
         choices=("TLSv1.3", "TLSv1.2", "TLS"),
     )
     ssl_cipher_suites: str = option(
         "",
-        "Cipher suites by IANA's names, separated by commas: ECDHE with AES-GCM or ChaCha20. With TLS 1.3 its three "
-        "suites must be among them, since they cannot be switched off.",
+        "Cipher suites by IANA's names, separated by commas: ECDHE with AES-GCM or ChaCha20, and with TLS 1.3 its three.",
     )
     sasl_mechanism: str = option(
         "",
-        "The mechanism of the login: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` (OAUTHBEARER "
+        "The login: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` (OAUTHBEARER "
         f"with Amazon's tokens). GSSAPI is not supported: {KERBEROS}.",
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
         empty="",
         aliases=("sasl.mechanisms",),
     )
-    sasl_username: str = option("", "The user's name, for PLAIN and SCRAM.")
-    sasl_password: Secret | None = option(None, "The user's password, for PLAIN and SCRAM.")
+    sasl_username: str = option("", "User of PLAIN and SCRAM.")
+    sasl_password: Secret | None = option(None, "Password of PLAIN and SCRAM.")
     sasl_jaas_config: Secret | None = option(
         None,
-        'The form of Java\'s clients, in place of name and password: `….ScramLoginModule required username="…" '
-        'password="…";`, and likewise for PLAIN, OAUTHBEARER and AWS_MSK_IAM. No class is loaded.',
+        'Java\'s form of name and password: `….ScramLoginModule required username="…" password="…";`, and likewise for PLAIN, '
+        "OAUTHBEARER and AWS_MSK_IAM.",
     )
     sasl_oauthbearer_method: str = option(
-        "", "`oidc`: tokens come from a token endpoint. Optional.", choices=("oidc",), empty=""
+        "", "`oidc`: tokens of a token endpoint. Optional.", choices=("oidc",), empty=""
     )
     sasl_oauthbearer_token_endpoint_url: str = option(
         "",
-        "The address (https) of the token endpoint: client id and secret for a token (RFC 6749, client credentials).",
+        "The https address of the token endpoint (RFC 6749, client credentials).",
     )
     sasl_oauthbearer_client_credentials_client_id: str = option(
-        "", "The id of the client, for the token endpoint.", aliases=("sasl.oauthbearer.client.id",)
+        "", "Client id for the token endpoint.", aliases=("sasl.oauthbearer.client.id",)
     )
     sasl_oauthbearer_client_credentials_client_secret: Secret | None = option(
-        None, "The secret of the client, for the token endpoint.", aliases=("sasl.oauthbearer.client.secret",)
+        None, "Client secret for the token endpoint.", aliases=("sasl.oauthbearer.client.secret",)
     )
-    sasl_oauthbearer_scope: str = option("", "The scope to ask the token endpoint for.")
+    sasl_oauthbearer_scope: str = option("", "Scope of the tokens.")
     sasl_oauthbearer_header_urlencode: bool = option(
-        False, "Whether client id and secret are form-encoded before they go into the header (RFC 6749, 2.3.1)."
+        False, "Whether client id and secret are form-encoded in the header (RFC 6749, 2.3.1)."
     )
     sasl_oauthbearer_extensions: str = option(
-        "", "`name=value` pairs, separated by commas, that the broker gets with the token (KIP-342)."
+        "", "`name=value` pairs sent with the token, separated by commas (KIP-342)."
     )
     sasl_oauthbearer_token_provider: str = option(
         "",
-        "A Python function, `module:function`, that returns a token, its end in milliseconds since 1970, and optionally "
-        "extensions; or `aws-msk-iam`. It is imported where connections are made.",
+        "A Python function `module:function`, imported where connections are made, that returns a token, its end in "
+        "milliseconds since 1970, and optionally extensions; or `aws-msk-iam`.",
         name="oauthTokenProvider",
         former_names=("sasl.oauthbearer.token.provider",),
     )
     https_ca_location: str = option(
         "",
-        "The certificates to trust at the token endpoint: a PEM file or a directory. Without it, those of the system.",
+        "The certificates to trust at the token endpoint: a PEM file or directory; by default the system's.",
     )
-    https_ca_pem: str = option("", "The certificates to trust at the token endpoint, as PEM text.")
+    https_ca_pem: str = option("", "The same as PEM text.")
     sasl_login_callback_handler_class: str = option(
         "",
-        "Taken from Java's configurations: Kafka's `OAuthBearerLoginCallbackHandler` (tokens of a token endpoint), and Amazon's "
-        "(AWS_MSK_IAM). Other Java classes cannot run here; give `oauthTokenProvider`.",
+        "Kafka's `OAuthBearerLoginCallbackHandler` (a token endpoint) or Amazon's (AWS_MSK_IAM); for other classes give "
+        "`oauthTokenProvider`.",
     )
     sasl_client_callback_handler_class: str = option(
         "",
-        "Taken from Java's configurations: Amazon's `IAMClientCallbackHandler` (AWS_MSK_IAM). Other classes cannot run here.",
+        "Amazon's `IAMClientCallbackHandler` (AWS_MSK_IAM) alone.",
     )
     sasl_login_connect_timeout_ms: int = option(
         10000, "Maximum wait for a connection to the token endpoint.", low=1, high=INT32_MAX
@@ -149,28 +143,25 @@ class SecurityOptions:
         10000, "Maximum pause before a retry at the token endpoint.", low=0, high=INT32_MAX
     )
     sasl_login_refresh_window_factor: float = option(
-        0.8, "The fraction of a token's lifetime after which it is refreshed.", low=0.5, high=1.0
+        0.8, "Fraction of a token's lifetime after which it is refreshed.", low=0.5, high=1.0
     )
     sasl_login_refresh_window_jitter: float = option(
-        0.05, "The maximum fraction of a token's lifetime that is added to that at random.", low=0.0, high=0.25
+        0.05, "Maximum random fraction that is added to that.", low=0.0, high=0.25
     )
-    sasl_login_refresh_min_period_seconds: int = option(
-        60, "Minimum time between two refreshes, in seconds.", low=0, high=900
-    )
+    sasl_login_refresh_min_period_seconds: int = option(60, "Minimum seconds between refreshes.", low=0, high=900)
     sasl_login_refresh_buffer_seconds: int = option(
-        300, "Minimum time before a token's end at which it is refreshed, in seconds.", low=0, high=3600
+        300, "Minimum seconds before a token's end at which it is refreshed.", low=0, high=3600
     )
     allow_plaintext_credentials: bool = option(
         False,
-        "`true`: PLAIN and OAUTHBEARER send passwords and tokens over `SASL_PLAINTEXT` to other machines too, where they can be "
-        "read on the network.",
+        "`true`: PLAIN and OAUTHBEARER work over `SASL_PLAINTEXT` to other machines, where the network can read secrets.",
         name="allowPlaintextCredentials",
         former_names=("allow.plaintext.credentials",),
     )
     secrets_allow: str = option(
         "",
-        "The variables and files that references to secrets may name, separated by commas: `env:PREFIX*`, `file:/mount/`. "
-        "Without it no reference is resolved. PYPRODUCER_SECRETS_ALLOW in the environment overrides it.",
+        "What references to secrets may name, separated by commas: `env:PREFIX*`, `file:/mount/`; nothing by default. "
+        "PYPRODUCER_SECRETS_ALLOW in the environment overrides it.",
         name="secretsAllow",
         former_names=("secrets.allow",),
     )

@@ -13,21 +13,22 @@ KAFKA_PREFIX = "kafka."
 
 KERBEROS = "Kerberos needs a C library and a ticket on every executor; use SCRAM, OAUTHBEARER or Spark's own Kafka sink"
 _JAVA = "Java classes cannot run here"
+_CAST = "keys and values are string or binary columns; cast the column instead"
 _JAVA_TLS = "Java's TLS does not run here, and OpenSSL's has no such option"
 _JAVA_TOKENS = "Java classes cannot run here; give a token endpoint or `oauthTokenProvider`"
-_ENGINES = "engines and providers of OpenSSL are configured for Python as a whole"
+_ENGINES = "OpenSSL is configured for Python as a whole"
 _CHECKS = "brokers validate tokens; a client only sends them"
 
 UNSUPPORTED: Mapping[str, str] = {
-    "key.serializer": "keys are string or binary columns and are sent as they are; cast the column instead",
-    "value.serializer": "values are string or binary columns and are sent as they are; cast the column instead",
-    "interceptor.classes": "Java classes cannot run here; change the rows with DataFrame operations before the write",
+    "key.serializer": _CAST,
+    "value.serializer": _CAST,
+    "interceptor.classes": "Java classes cannot run here; change the DataFrame before the write",
     "metric.reporters": "Java classes cannot run here; metrics are in the commit log line",
-    "auto.include.jmx.reporter": "without a JVM there is no JMX; metrics are in the commit log line",
-    "config.providers": "Java classes cannot run here; fill in secrets and variables where the options are set",
+    "auto.include.jmx.reporter": "Java classes cannot run here; metrics are in the commit log line",
+    "config.providers": "Java classes cannot run here; resolve secrets and variables where options are set",
     "security.providers": _JAVA,
-    "group.id": "it belongs to consumers; this sink only writes",
-    "auto.offset.reset": "it belongs to consumers; this sink only writes",
+    "group.id": "it belongs to consumers",
+    "auto.offset.reset": "it belongs to consumers",
     "isolation.level": "it belongs to consumers, which set `read_committed` (docs/exactly_once.md)",
     "sasl.login.class": _JAVA,
     "ssl.engine.factory.class": _JAVA,
@@ -38,16 +39,14 @@ UNSUPPORTED: Mapping[str, str] = {
     "ssl.providers": _ENGINES,
     "ssl.engine.location": _ENGINES,
     "ssl.engine.id": _ENGINES,
-    "ssl.curves.list": "OpenSSL's own choice is the one there is",
-    "ssl.sigalgs.list": "OpenSSL's own choice is the one there is",
+    "ssl.curves.list": "OpenSSL chooses",
+    "ssl.sigalgs.list": "OpenSSL chooses",
     "ssl.crl.location": "certificate revocation lists are not supported",
     "ssl.client.auth": "it belongs to brokers",
     "sasl.enabled.mechanisms": "it belongs to brokers",
-    "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature are for tests of brokers; give a token endpoint or "
-    "`oauthTokenProvider`",
-    "sasl.oauthbearer.config": "tokens without a signature are for tests of brokers; give a token endpoint or "
-    "`oauthTokenProvider`",
-    "oauth_cb": "an option cannot be a function; give its name, `module:function`, in `oauthTokenProvider`",
+    "enable.sasl.oauthbearer.unsecure.jwt": "unsigned tokens are for tests; give a token endpoint or `oauthTokenProvider`",
+    "sasl.oauthbearer.config": "unsigned tokens are for tests; give a token endpoint or `oauthTokenProvider`",
+    "oauth_cb": "give the function's name, `module:function`, in `oauthTokenProvider`",
     "sasl.oauthbearer.grant.type": "client credentials are the only grant; for others give `oauthTokenProvider`",
     "sasl.oauthbearer.jwt.retriever.class": _JAVA_TOKENS,
     "sasl.oauthbearer.jwt.validator.class": _JAVA_TOKENS,
@@ -55,8 +54,8 @@ UNSUPPORTED: Mapping[str, str] = {
     "sasl.oauthbearer.sub.claim.name": _CHECKS,
     "sasl.oauthbearer.clock.skew.seconds": _CHECKS,
     "enable.metrics.push": "client telemetry is not supported",
-    "bootstrap.resolve.timeout.ms": "host names are resolved at each connection; `kafka.max.block.ms` bounds the wait",
-    "buffer.memory.allocation.strategy": "each batch has one buffer, allocated at once, which is smaller with many partitions",
+    "bootstrap.resolve.timeout.ms": "`kafka.max.block.ms` bounds the wait",
+    "buffer.memory.allocation.strategy": "each batch has one buffer, smaller with many partitions",
     "metadata.cluster.check.enable": "the cluster id of brokers is not checked",
 }
 
@@ -70,7 +69,7 @@ _FAMILIES: Mapping[str, str] = {
     "sasl.oauthbearer.jwks.": _CHECKS,
     "sasl.oauthbearer.expected.": _CHECKS,
     "transaction.two.phase.": "brokers do not offer it yet (KIP-939)",
-    "config.providers.": "Java classes cannot run here; fill in secrets and variables where the options are set",
+    "config.providers.": "Java classes cannot run here; resolve secrets and variables where options are set",
 }
 """The reason for all unsupported names that begin with a prefix."""
 
@@ -128,8 +127,7 @@ LIBRDKAFKA: Mapping[str, str] = {
 
 _FILE_OPTIONS = {
     "badRecordsPath": (
-        "executors may not share a file system, and files of a retried task would stay, without a transaction to abort. Set "
-        "deadLetterTopic to send bad rows to a topic"
+        "files of a retried task would stay, without a transaction to abort. Set deadLetterTopic to send bad rows to a topic"
     )
 }
 """Options that name a file system, and the alternative."""

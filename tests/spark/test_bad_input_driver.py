@@ -67,7 +67,10 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"kafka.batchsize": "1"}, "unknown option 'kafka.batchsize'. Did you mean 'kafka.batch.size'?"),
     ({"batch.size": "1"}, "Did you mean 'kafka.batch.size'?"),
     ({"topics": "x"}, "unknown option 'topics'. Did you mean 'topic'?"),
-    ({"kafka.key.serializer": "x"}, "option 'kafka.key.serializer' is not supported: keys are string or binary"),
+    (
+        {"kafka.key.serializer": "x"},
+        "option 'kafka.key.serializer' is not supported: keys and values are string or binary",
+    ),
     ({"kafka.batch.size": "many"}, "kafka.batch.size must be a whole number, not 'many'"),
     ({"kafka.acks": "2"}, "kafka.acks must be one of all, -1, 1, 0, not '2'"),
     ({"path": "/topics/x"}, 'take no path. Name the topic with .option("topic", …)'),

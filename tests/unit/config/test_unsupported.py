@@ -23,7 +23,7 @@ from spark_producer.errors import ConfigError
         ("acks.all", "unknown option 'acks.all'"),
         ("ssl.provider", "option 'ssl.provider' is not supported: Java's TLS"),
         ("sasl.kerberos.service.name", "is not supported: Kerberos needs a C library"),
-        ("kafka.key.serializer", "option 'kafka.key.serializer' is not supported: keys are"),
+        ("kafka.key.serializer", "option 'kafka.key.serializer' is not supported: keys and values are"),
     ],
 )
 def test_the_producer_speaks_of_options_without_a_prefix(option: str, said: str) -> None:
