@@ -156,7 +156,7 @@ def own_run(config: pytest.Config, item: pytest.Item) -> str | None:
         if item.get_closest_marker(mark) and mark not in config.option.markexpr:
             return f"-m {mark}"
     slow = UNIT in item.path.parents and item.get_closest_marker("slow")
-    named = "::" in "".join(config.invocation_params.args) or config.option.keyword
+    named = "::" in "".join(config.invocation_params.args) or config.option.keyword or config.option.markexpr
     return "--slow" if slow and not (config.option.slow or named) else None
 
 

@@ -101,7 +101,7 @@ def test_of_two_jobs_with_one_id_the_first_is_told_so(
     def first() -> str:
         session = spark.newSession()
         register(session)
-        with pytest.raises(Exception, match="exactlyOnceId of its own") as failed:
+        with pytest.raises(Exception, match="give each its own exactlyOnceId") as failed:
             write(numbers(session, ROWS, 1).mapInArrow(waits, "value string"), embedded_broker, topic, once)
         return str(failed.value)
 

@@ -32,12 +32,13 @@ def collected(*options: str) -> list[int]:
 @pytest.mark.parametrize(
     ("options", "firsts"),
     [
-        ([], [1000]),
+        ([], []),
+        (["--slow"], [1000]),
         (["-m", "not slow"], []),
         (["-m", "slow"], [1000]),
         (["-m", "campaign"], [*range(1500, 5000, 500)]),
     ],
-    ids=["make test", "make test-fast", "slow", "make campaigns"],
+    ids=["tests/unit alone", "make test", "make test-fast", "slow", "make campaigns"],
 )
 def test_campaigns_are_for_those_who_ask(options: list[str], firsts: list[int]) -> None:
     assert collected(*options) == firsts
@@ -45,5 +46,5 @@ def test_campaigns_are_for_those_who_ask(options: list[str], firsts: list[int]) 
 
 def test_who_names_a_case_of_a_campaign_is_told_how_it_runs() -> None:
     case = f"{SIMULATION}::test_sn10_to_sn39_kip91_thousands_of_schedules[1500]"
-    assert "only -m campaign runs: 1" in collection(case, end=pytest.ExitCode.NO_TESTS_COLLECTED)
-    assert "only -m campaign" not in collection(case, "-m", "campaign")
+    assert "1 tests run only with -m campaign" in collection(case, end=pytest.ExitCode.NO_TESTS_COLLECTED)
+    assert "only with -m campaign" not in collection(case, "-m", "campaign")
