@@ -60,10 +60,10 @@ def page(ran: Sequence[Ran], sizes: Sizes, picture: str, parts: Sequence[Sequenc
         table(ran),
         "",
         "- **E1**: readers at the end read the tail cache alone.",
-        "- **E2**: readers after a pause read the read cache, which read-ahead fills. The misses are predicted: Σ⌈R ÷ (B + 1)⌉ "
-        "over the runs of R adjacent entries in the entry logs, where B entries are read ahead.",
+        "- **E2**: readers after a pause read the read cache, which read-ahead fills. Predicted misses: Σ⌈R ÷ (B + 1)⌉ over the "
+        "runs of R adjacent entries in the entry logs, with B read ahead.",
         f"- **E3**: readers with a lag of {sizes.lag:,} entries are too late for the tail cache; the write cache serves them.",
-        "- **E6**: a reader at the end and one far behind, together: each has the tiers that it has alone.",
+        "- **E6**: readers at the end and far from it together have the tiers that each has alone.",
         "",
         *_set_up(sizes),
         "",
@@ -84,9 +84,8 @@ def _set_up(sizes: Sizes) -> list[str]:
     return [
         f"The engine `tiered` with a write cache of {write} in two halves, a read cache of {read} and a tail cache of {tail}. "
         f"Entries are batches of {sizes.entry_bytes:,} bytes ({sizes.records} messages); the journal is "
-        f"{'forced' if sizes.sync else 'not forced'}; readers belong to a group. Each row runs {sizes.seconds:g} s; before a "
-        f"backlog nobody reads for {sizes.pause_s:g} s (the article: 10 minutes, 256 MiB of direct memory each). Writers and "
-        "readers have given rates.",
+        f"{'forced' if sizes.sync else 'not forced'}; readers belong to a group. Each row runs {sizes.seconds:g} s; a backlog "
+        f"takes {sizes.pause_s:g} s (the article: 10 minutes, 256 MiB of direct memory each). Rates are given.",
     ]
 
 

@@ -21,11 +21,10 @@ WORDS = """# The nemesis
 
 `python -m tests.matrix.nemesis_page` makes this page from what `make nemesis` has recorded.
 
-A streaming query writes exactly once to three nodes of Kafka while two processes do random harm, each by its seed. One kills or
-pauses nodes, cuts, delays or loses their responses, or moves leaders. The other kills the driver or a Python worker, stops the
-query, pauses the driver, or starts a second one meanwhile. Large and small batches take turns, so that paths A and B and both
-together occur. In the end the query writes the rest. *Exact*: a reader that was there all the time and a later one saw each row
-once and in order, and no transaction is open.
+A streaming query writes exactly once to three nodes of Kafka while two processes do random harm, by a seed. One kills or pauses
+nodes, cuts, delays or loses their responses, or moves leaders. The other kills the driver or a Python worker, stops the query,
+pauses the driver, or starts a second one meanwhile. Large and small batches take turns, so that paths A and B occur. *Exact*: a
+reader beside it and a later one saw each row once and in order, and no transaction is open.
 
 """
 
