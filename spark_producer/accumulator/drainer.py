@@ -55,19 +55,19 @@ class Drainer:
         little of it is in flight to nodes that answer.
         """
         incomplete = self._incomplete
-        hurry, until = incomplete.flushing > 0, None
-        if incomplete.starving and not hurry:
+        skip_linger, until = incomplete.flushing > 0, None
+        if incomplete.starving and not skip_linger:
             coming, until = self._in_flight_bytes.expected(now)
-            hurry = coming < self._enough
-        found = self._readiness.check(now, leaders, hurry, incomplete.news)
-        if hurry or until is None or (found.next_time is not None and found.next_time <= until):
+            skip_linger = coming < self._enough
+        found = self._readiness.check(now, leaders, skip_linger, incomplete.changed)
+        if skip_linger or until is None or (found.next_time is not None and found.next_time <= until):
             return found
         return found._replace(next_time=until)  # a node may have stalled then
 
     def drain(self, node: int, max_bytes: int, now: float) -> list[ProducerBatch]:
         """Put the batches for one request to `node` in flight, and return them.
 
-        There is one per partition, and the partition that waits longest comes first. Together they take at most `room` bytes,
+        There is one per partition, and the partition that waits longest comes first. Together they take at most `max_bytes`,
         except that the first may be of any size.
         """
         taken: list[ProducerBatch] = []
@@ -136,7 +136,7 @@ class Drainer:
             return False
         try:
             queue.awaited = False
-            mine = queue.open is head  # else it was closed or dropped meanwhile, which is in the news
+            mine = queue.open is head  # otherwise it was closed or dropped meanwhile, and its queue is in `changed`
             if mine:
                 queue.open = None
                 close_for_appends(head, self._compression)

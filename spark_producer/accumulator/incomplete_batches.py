@@ -2,8 +2,8 @@
 
 The package has one lock order: first `PartitionQueue.lock` (one appender per partition holds it while it encodes, but never
 while it waits for memory), then the lock of this module (for numbers, ages and flushes; it is never held for long) or the
-pool's own lock. The I/O thread owns everything else. The deque `IncompleteBatches.news` has the partitions that it must look
-at.
+pool's own lock. The I/O thread owns everything else. The deque `IncompleteBatches.changed` has the queues that it must
+examine.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class IncompleteBatches:
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
         """the queues by partition; `queue_of` and `retire_queues` write them"""
         self.nonempty = NonemptyQueues()
-        self.news: deque[PartitionQueue] = deque()
+        self.changed: deque[PartitionQueue] = deque()
         """partitions that have changed, which the I/O thread must examine"""
         self.flushing = 0
         """the number of threads in a flush, plus one once the producer closes"""
@@ -194,8 +194,11 @@ class IncompleteBatches:
             self._ages.clear()
             self._completed.notify_all()
 
-    def hurry(self, on: bool) -> None:
-        """Make every batch ready from now on (`on`), as a flush does, or end that; a transaction does so when it ends."""
+    def skip_linger(self, on: bool) -> None:
+        """With `on` make every batch ready from now on, as during a flush; otherwise end that.
+
+        The end of a transaction uses it.
+        """
         with self._lock:
             self.flushing += 1 if on else -1
 
@@ -246,11 +249,11 @@ class IncompleteBatches:
             with self._lock:
                 self.starving -= 1
 
-    # --- news for the I/O thread ------------------------------------------------------------------------------------
+    # --- changes for the I/O thread ---------------------------------------------------------------------------------
 
     def notify(self, queue: PartitionQueue, at: float) -> None:
         """Have the I/O thread examine a partition at the time `at` or earlier."""
-        self.news.append(queue)
+        self.changed.append(queue)
         if at < self._sleeps_until:
             self._sleeps_until = 0.0
             self._wakeup()
@@ -261,10 +264,13 @@ class IncompleteBatches:
         self.notify(queue, 0.0)
 
     def sleeps(self, until: float | None) -> bool:
-        """Note that the I/O thread is about to wait until then (None: for ever); return False if there is news instead."""
+        """Note that the I/O thread is about to sleep until `until` (None: for ever).
+
+        Return False if a queue has changed: do not sleep.
+        """
         self._sleeps_until = float("inf") if until is None else until
-        return not self.news
+        return not self.changed
 
     def wakes(self) -> None:
-        """Note that the I/O thread is awake, so that news need not wake it."""
+        """Note that the I/O thread is awake, so that a changed queue need not wake it."""
         self._sleeps_until = 0.0

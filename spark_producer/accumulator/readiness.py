@@ -54,7 +54,7 @@ class Readiness:
         self._linger = linger
         self._keep_order = keep_order
         self._leaders: Leaders | None = None
-        self._hurry = False
+        self._skip_linger = False
         self._nodes: dict[int, deque[PartitionQueue]] = {}
         self._lingering: list[tuple[float, int, PartitionQueue]] = []
         self._backing_off: list[tuple[float, int, PartitionQueue]] = []
@@ -76,22 +76,22 @@ class Readiness:
         for queue in waiting:
             self.consider(queue, now)
 
-    def check(self, now: float, leaders: Leaders, hurry: bool, news: deque[PartitionQueue]) -> ReadyCheck:
+    def check(self, now: float, leaders: Leaders, skip_linger: bool, changed: deque[PartitionQueue]) -> ReadyCheck:
         """List the partitions whose linger or back-off is over for their nodes, and return the nodes that are ready.
 
-        With `hurry` no batch lingers. `news` are partitions to examine.
+        With `skip_linger` no batch lingers. The queues in `changed` are examined, and removed from it.
         """
         if leaders is not self._leaders:
             self._leaders = leaders
             self._regroup(now)
-        self._hurry = hurry
-        if hurry and self._lingering:
+        self._skip_linger = skip_linger
+        if skip_linger and self._lingering:
             waiting, self._lingering = self._lingering, []
             for _, _, queue in waiting:
                 queue.lingering = -1.0
                 self.consider(queue, now)
-        while news:
-            self.consider(news.popleft(), now)
+        while changed:
+            self.consider(changed.popleft(), now)
         lingering, backing_off = self._lingering, self._backing_off
         while lingering and lingering[0][0] <= now:
             queue = heapq.heappop(lingering)[2]
@@ -141,7 +141,7 @@ class Readiness:
                 queue.backing_off = head.retry_at
                 self._enter(self._backing_off, head.retry_at, queue)
             return
-        if not (head.closed or self._hurry):
+        if not (head.closed or self._skip_linger):
             due = self.linger_end(head)
             if due > now:
                 if queue.lingering < 0:  # else the entry of an earlier head brings the queue here again in time

@@ -81,9 +81,10 @@ class RejectionCollector:
 def remove_rejected(
     batch: ProducerBatch, texts: Mapping[int, str], error: BrokerError, compression: Compression | None
 ) -> bool:
-    """Remove the records at the indices `texts` from a batch that is not in flight, and pass them to their listeners.
+    """Remove rejected records from a batch that is not in flight, and pass them to their listeners.
 
-    Sequences do not change. Return False, and change nothing, if a listener does not want one of the records, if there is no
+    `texts` has the broker's message for each index of a rejected record. Sequences do not change. Return False, and change
+    nothing, if a listener does not want one of the records, if there is no
     such record, or after `MAX_ROUNDS`.
     """
     indices = sorted(texts)

@@ -1,4 +1,5 @@
-"""The state that the drainer and the completion of batches share: the first puts batches in flight, the second ends them."""
+"""The state that the drainer and the completion of batches share: the drainer puts batches in flight, and the completion takes
+them out."""
 
 from __future__ import annotations
 

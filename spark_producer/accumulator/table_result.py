@@ -51,7 +51,7 @@ class TableResult:
             self._expected += 1
 
     def no_more(self, error: Exception | None = None) -> None:
-        """Note that all runs were appended, or, with an error, that the rest of them never will be."""
+        """Note that no run follows: all were appended, or the `error` of the caller prevents the rest."""
         self._end(error)
 
     def written(self, tp: tuple[str, int], offset: int, records: int) -> None:

@@ -37,7 +37,7 @@ def require_topics(client: BlockingClient, topics: Sequence[str]) -> None:
     """Check that topics exist.
 
     Raises:
-        TopicNotFound: the first that does not. And as `BlockingClient.metadata`.
+        TopicNotFound: a topic does not exist; the message names the first one. And as `BlockingClient.metadata`.
     """
     code = Code.UNKNOWN_TOPIC_OR_PARTITION
     missing = {row.name for row in client.metadata(topics).topics if row.error_code == code}

@@ -66,14 +66,14 @@ def _properties(name: str) -> str:
 
 
 def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the options of the data source that the arguments of `add_connection` stand for, together with `more` options.
+    """Return the options of the data source that follow from the arguments of `add_connection`, and `more` options.
 
     `more` comes from other arguments of the command line. It overrides the file, and `--bootstrap-servers` overrides both. Names
     are in lower case. Options of other clients in the file are ignored, with a line on stderr.
 
     Raises:
         ConfigError: the file cannot be read, or a line of it is not `name=value`; `--bootstrap-servers` is not host:port; the
-            file says no servers, and nothing else does; `more` has a secret, and no reference to one.
+            file names no servers, and no argument does; `more` has a secret instead of a reference to one.
     """
     options = {} if chosen.command_config is None else _from_file(chosen.command_config)
     for name, value in (more or {}).items():

@@ -17,7 +17,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Dialect(NamedTuple):
-    """How cells are quoted. The default is RFC 4180: no escape character, and quotes within a cell are doubled.
+    """The quoting of cells. The default is RFC 4180: no escape character, and quotes within a cell are doubled.
 
     `quote` is one ASCII character; empty: quotes are text. `escape` is one ASCII character; empty: none. Within a quoted cell it
     escapes a quote or itself; anywhere else it is text, as in Spark's CSV writer.

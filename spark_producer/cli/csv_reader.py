@@ -34,7 +34,7 @@ _ROW = re.compile(r"Row #(\d+)")
 
 
 class CsvForm(NamedTuple):
-    """How cells are separated and quoted, and whether their types are inferred. The default delimiter depends on the file's name.
+    """The format of a CSV file: delimiter, quoting, type inference. The default delimiter depends on the file's name.
 
     `quote` and `escape` are as in `Dialect`.
     """

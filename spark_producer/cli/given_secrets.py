@@ -32,7 +32,7 @@ _PAIR = re.compile(r"(?P<name>[\w.\-]*[\w\-])(?P<between>\s*[=:]\s*|\s+)", re.AS
 
 
 class GivenSecrets:
-    """Hides the values of arguments that are probably secrets in texts."""
+    """Masks, in any text, the values of command line arguments that are probably secrets."""
 
     def __init__(self, given: Sequence[str] = ()) -> None:
         found = {value: None for argument in given for value in _secret_values(argument)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 MAX_UNPACKED = 512 << 20
-"""The maximum bytes decompressed at once, where they are more than `MAX_RATIO` times those of the file."""
+"""Maximum bytes that are decompressed at once, unless they are less than `MAX_RATIO` times the bytes in the file."""
 
 MAX_RATIO = 10
 """The maximum ratio above `MAX_UNPACKED`: real large batches rarely decompress to more than ten times their size."""

@@ -187,7 +187,7 @@ def _spans(found: Iterator[tuple[str, int, int]], names: Sequence[str]) -> list[
 
 
 def _text(document: str) -> str | None:
-    """Return a value for a record: a string without quotes and escapes, None for null, all others as they stand."""
+    """Return a value for a record: a string without quotes and escapes, None for null, any other unchanged."""
     return _plain(parsed(document)) if document[0] in '"n' else document
 
 
@@ -214,7 +214,7 @@ def _names(line: bytes) -> list[str]:
 
 
 def _reason(error: ValueError) -> str:
-    """Return the message of a parser, without the `line 1` of Python's, which gets one line at a time."""
+    """Return the message of a JSON parser, without `line 1`: Python's parser gets one line at a time."""
     return f"{error.msg}: column {error.colno}" if isinstance(error, JSONDecodeError) else str(error)
 
 

@@ -60,7 +60,7 @@ def named_values(given: list[str], argument: str) -> dict[str, str]:
 
 
 def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, str]:
-    """Return the options of the data source that the arguments of `add_connection` and `add_producer` stand for.
+    """Return the options of the data source that follow from the arguments of `add_connection` and `add_producer`.
 
     Raises: as `connection_options` and `named_values`.
         ConfigError: `--producer-config` names an option that the producer does not have.

@@ -47,7 +47,7 @@ WAIT_SECONDS = 30.0
 
 
 def wait_for_topic(config: ProducerConfig, topic: str, seconds: float | None) -> tuple[int, ...]:
-    """Wait until the topic can be written to, so that its errors come before any file is read. The broker may create it.
+    """Wait until the topic can be written to, which the broker may create. So errors of the topic come before any file is read.
 
     `seconds` is the maximum wait; by default `WAIT_SECONDS`, and `UNKNOWN_TOPIC_GRACE` for a topic that no broker knows.
 

@@ -196,7 +196,7 @@ def _arrow(stack: ExitStack, name: str) -> Source:
 
 
 def _validated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches after a check, which Arrow leaves out, that offsets lie within their buffers and strings are UTF-8."""
+    """Yield the batches after checking that offsets lie within their buffers and strings are UTF-8: Arrow does not check it."""
     for batch in batches:
         batch.validate(full=True)
         yield batch

@@ -47,7 +47,7 @@ class TopicInfo(NamedTuple):
 class Cluster(NamedTuple):
     """A snapshot of the cluster: all Metadata responses merged. The newest response counts, or the one with a newer leader epoch.
 
-    `topics` has the topics that exist. `number` is another one in each snapshot that differs from the previous one.
+    `topics` has the topics that exist. `number` differs between snapshots with different contents.
     """
 
     nodes: Mapping[int, Node]

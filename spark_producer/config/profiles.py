@@ -103,7 +103,8 @@ def profile(name: str) -> dict[str, str]:
     """Return Kafka's option names, without a prefix, and values of a profile: one of `PROFILES`, or a file `….properties`.
 
     Raises:
-        ConfigError: there is no such profile or file, or a line of the file is not `name=value`. No message shows it.
+        ConfigError: there is no such profile or file, or a line of the file is not `name=value`. The message does not show
+            the line, which may be a secret.
     """
     if name.endswith(SUFFIX):
         return _read(name)

@@ -148,7 +148,7 @@ def _token_login(config: SecurityOptions, jaas_options: Mapping[str, Secret]) ->
 
 
 def _merged(value: Secret | None, field: str, jaas_options: Mapping[str, Secret], key: str) -> Secret:
-    """Return the value of an option and of JAAS, which must agree; an empty one if neither is set."""
+    """Return the value that is set by an option, by its JAAS entry, or by both equally; empty if neither sets it."""
     other = jaas_options.get(key, Secret(""))
     if value and other and value != other:
         raise ConfigError(f"{display_name(field)} and {key} in {jaas.NAME} have different values. Give one of them")

@@ -25,7 +25,7 @@ _NO_JAVA = "Java classes cannot run here; give `oauthTokenProvider`, a function 
 
 
 class GivenCredentials(NamedTuple):
-    """Whether options or JAAS have the credentials of the client that requests tokens."""
+    """The credentials of a token client that options or JAAS set, as a flag for each."""
 
     id: bool
     secret: bool

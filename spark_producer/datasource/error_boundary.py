@@ -1,7 +1,7 @@
 """Decorators for methods that Spark calls: errors keep their message, but not the traceback through this package.
 
-Spark prints the traceback of its Python process before the message: up to 20 lines of this package, for an error that is not
-in it. The message says what to do.
+Spark prints the traceback of its Python process before the message. For a user's error that would be up to 20 lines of this
+package, while the message alone says what to do.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Written:
     status: str
     """`committed`, `aborted`, or `unknown` where an exactly-once write was left to a newer driver"""
     report: WriteReport
-    """The rows in the topics: after an abort those that stay there, which are none for an exactly-once write."""
+    """The rows in the topics. After an abort these are the rows that stay there: none for an exactly-once write."""
     query_id: str | None
     batch_id: int | None
     """The number of the micro-batch; None for batch writes."""

@@ -21,7 +21,7 @@ followed: WeakSet[SparkSession] = WeakSet()
 
 
 def register_once(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register `source`; nothing changes where this Spark does not replace a source that it has found."""
+    """Register `source`. Spark 4.0 keeps a source of that name that it has found itself; then this does nothing."""
     with _without_warning(spark):
         try:
             spark.dataSource.register(source)

@@ -31,33 +31,33 @@ from spark_producer.network import ConnectionSettings
 from spark_producer.network.metadata_wait import UNKNOWN_TOPIC_GRACE
 
 CHECK_SECONDS = 60.0
-"""The seconds for which the check of a stream holds, so that few micro-batches pay for it; yet a topic may be deleted."""
+"""Seconds for which the check of a stream is valid: few micro-batches pay for it, and a deleted topic is noticed soon."""
 
 STILL_WAITING = 2.0
-"""The seconds after which the log says what a check waits for."""
+"""Seconds after which the log names the broker or topic that a check waits for."""
 
 DEAD_LETTER_TOPIC = "dead-letter topic"
-"""How messages call the topic of the option `deadLetterTopic`."""
+"""The name of the topic of the option `deadLetterTopic` in messages."""
 
 logger = escaping_logger("pyproducer")
 
 
 class _Checked(NamedTuple):
-    """What a stream writes to, and when this process last got an answer there."""
+    """A successful check of a stream: the connection and topics that it writes to, and the time of the check."""
 
     settings: ConnectionSettings
     topics: tuple[str | None, str | None]
-    """that of the option, and the one for dead letters"""
+    """the topic of the option `topic`, and the dead-letter topic"""
     answered: float
 
 
 _checked: list[_Checked] = []
-"""The checks that still hold. The check of one stream says nothing for another that connects in another way, or as another user,
-because brokers may answer one and refuse the other."""
+"""The recent checks of this process. They apply only to streams with the same connection settings, since brokers may accept one
+user and refuse another."""
 
 
 def _still_holds(settings: ConnectionSettings, topics: tuple[str | None, str | None]) -> bool:
-    """Whether a check of this holds still; those that do not are forgotten. Settings have no hash: they are compared."""
+    """Return whether a recent check covers this connection and these topics. Drop old checks."""
     now = time.monotonic()
     _checked[:] = [check for check in _checked if now - check.answered < CHECK_SECONDS]
     return any(check.topics == topics and check.settings == settings for check in _checked)
@@ -73,7 +73,7 @@ class PyProducerDataSource(DataSource):
 
     @hide_internal_traceback
     def schema(self) -> StructType:
-        """Refuse, since only readers have a schema of their own.
+        """Raise an error: Spark calls this for readers only.
 
         Raises:
             ConfigError: always, since this source only writes.
@@ -82,7 +82,7 @@ class PyProducerDataSource(DataSource):
 
     @hide_internal_traceback
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        """Refuse, since this source has no reader; Spark calls this when such a table is read.
+        """Raise an error: Spark calls this for a read, which this source does not support.
 
         Raises:
             ConfigError: always.
@@ -95,7 +95,7 @@ class PyProducerDataSource(DataSource):
 
         Raises:
             ConfigError, SchemaError: an option or a column is wrong. BrokersUnreachable, TopicNotFound: the cluster does not
-            answer, or does not have the topic. RegistryError: the Schema Registry cannot be asked, or refuses.
+            answer, or does not have the topic. RegistryError: the Schema Registry does not answer, or refuses.
         """
         if overwrite:
             raise ConfigError(
@@ -188,7 +188,7 @@ def check_cluster(
     If the user has set that option (`max_block_set`), it also limits the wait for a topic that no broker knows; otherwise
     `UNKNOWN_TOPIC_GRACE` does.
 
-    The topic for `dead_letters` must exist: it is not created, since a topic that no one knows would not be read.
+    The topic for `dead_letters` must exist: it is not created, since no reader would know of it.
 
     After `still_waiting` seconds a warning is logged.
 

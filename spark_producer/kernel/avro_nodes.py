@@ -18,7 +18,7 @@ NO_MARK = -1
 
 
 class ArrowLayout(enum.IntEnum):
-    """How a value of a plan is read from Arrow."""
+    """The Arrow layout that a value of a plan is read from."""
 
     LONG = 0
     BOOLEAN = 1

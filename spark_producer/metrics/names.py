@@ -27,7 +27,7 @@ _NANOSECONDS = 1e9
 
 
 class Stat(enum.Enum):
-    """How a metric is read from its sensor; the value says how it adds up over tasks."""
+    """The statistic of a sensor that a metric shows; the value says how tasks' metrics are merged."""
 
     RATE = "rate", "rates of simultaneous tasks add"
     COUNT_RATE = "rate of events", "rates of simultaneous tasks add"

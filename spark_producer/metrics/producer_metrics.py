@@ -30,11 +30,14 @@ class ProducerMetrics(MetricsRegistry):
     # --- any thread -------------------------------------------------------------------------------------------------
 
     def rows_accepted(self, largest: int, now: float) -> None:
-        """An Arrow batch was taken in; its largest record has `largest` encoded bytes."""
+        """Record that an Arrow batch was taken in; its largest record has `largest` encoded bytes."""
         self._record("record-largest", largest, now)
 
     def record_accepted(self, size: int, now: float) -> None:
-        """A single record of `size` encoded bytes was taken in. The lock is taken only if the record is the largest one."""
+        """Record that a single record of `size` encoded bytes was taken in.
+
+        The lock is taken only if the record is the largest one.
+        """
         found = self._accepted
         if size > found.largest or now >= found.sample_end:
             with self._lock:
@@ -43,39 +46,43 @@ class ProducerMetrics(MetricsRegistry):
             found.last = now
 
     def call_refused(self, now: float) -> None:
-        """A call raised an error about its rows, their topic, or the wait for memory; none of its rows are queued."""
+        """Record that a call raised an error about its rows, their topic, or the wait for memory; none of its rows are queued."""
         self._record("refused", 1, now)
 
     def metadata_waited(self, seconds: float, now: float) -> None:
-        """A call waited for the metadata of a topic, with or without success."""
+        """Record that a call waited for the metadata of a topic, with or without success."""
         self._record("metadata-wait", round(seconds * _NS), now)
 
     def buffer_waited(self, seconds: float, now: float) -> None:
-        """A call waited for buffer memory, with or without success. Allocations that are served at once do not count."""
+        """Record that a call waited for buffer memory, with or without success.
+
+        Allocations that are served at once do not count.
+        """
         with self._lock:
             self._rare["buffer-wait"].record(round(seconds * _NS), now)
             self._histograms["buffer-wait"].record(seconds * _MS)
 
     def buffer_exhausted(self, now: float) -> None:
-        """A wait for buffer memory took all of `max.block.ms`."""
+        """Record that a wait for buffer memory took all of `max.block.ms`."""
         self._record("buffer-exhausted", 1, now)
 
     def flushed(self, seconds: float, now: float) -> None:
-        """A flush has ended, with or without success."""
+        """Record that a flush has ended, with or without success."""
         self._record("flush-time", round(seconds * _NS), now)
 
     def transaction_call_completed(self, call: str, seconds: float, now: float) -> None:
-        """A call about transactions has ended, with or without success: init, begin, send-offsets, commit or abort."""
+        """Record that a call about transactions has ended, with or without success: init, begin, send-offsets, commit or
+        abort."""
         self._record(f"txn-{call}-time", round(seconds * _NS), now)
 
     def batch_retried(self, topic: str, records: int, now: float) -> None:
-        """A batch was queued again after an error."""
+        """Record that a batch was queued again after an error."""
         found = self._topics.get(topic) or self._new_topic(topic)
         with self._lock:
             found.retried.record(records, now)
 
     def batch_failed(self, topic: str, records: int, now: float, *, again: bool = False) -> None:
-        """A batch failed. With `again` it had failed before; only Java's metrics count it twice."""
+        """Record that a batch failed. With `again` it had failed before; only Java's metrics count it twice."""
         found = self._topics.get(topic) or self._new_topic(topic)
         with self._lock:
             found.errors.record(records, now)
@@ -89,29 +96,29 @@ class ProducerMetrics(MetricsRegistry):
             found.rejected.record(rows, now)
 
     def batch_split(self, now: float) -> None:
-        """A batch was found too large and was split."""
+        """Record that a batch was found too large and was split."""
         self._record("batch-split", 1, now)
 
     def connection_created(self, now: float) -> None:
-        """A connection is open."""
+        """Record that a connection is open."""
         self._record("connection-creation", 1, now)
 
     def connection_closed(self, now: float) -> None:
-        """An open connection was closed, by either side."""
+        """Record that an open connection was closed, by either side."""
         self._record("connection-close", 1, now)
 
     def logged_in(self, now: float, *, repeatable: bool) -> None:
-        """A connection has logged in. `repeatable` says whether its broker supports re-authentication (KIP-368)."""
+        """Record that a connection has logged in. `repeatable` says whether its broker supports re-authentication (KIP-368)."""
         self._record("authentication", 1, now)
         if not repeatable:
             self._record("authentication-once", 1, now)
 
     def reauthenticated(self, seconds: float, now: float) -> None:
-        """A re-authentication has succeeded, after `seconds`."""
+        """Record that a re-authentication has succeeded, after `seconds`."""
         self._record("reauthentication", seconds * 1000, now)
 
     def login_failed(self, now: float, *, reauthentication: bool) -> None:
-        """A login or a re-authentication has failed: the broker refused it, or did not authenticate itself."""
+        """Record that a login or a re-authentication has failed: the broker refused it, or did not authenticate itself."""
         self._record("reauthentication-failure" if reauthentication else "authentication-failure", 1, now)
 
     # --- only the I/O thread, without a lock: see `WindowedCounters` ----------------------------------------------------
@@ -127,7 +134,7 @@ class ProducerMetrics(MetricsRegistry):
         queued: float,
         now: float,
     ) -> None:
-        """A batch was drained for a request, the first time or again.
+        """Record that a batch was drained for a request, the first time or again.
 
         `size` is that of the batch as sent; `uncompressed` and `compressed` are those of its records, without the batch's
         header. `largest` is the upper bound of its largest record with all overhead; `queued` is the age of the batch.
@@ -166,7 +173,7 @@ class ProducerMetrics(MetricsRegistry):
                 found.largest = records
 
     def batch_delivered(self, records: int, size: int, age: float, now: float) -> None:
-        """A batch was acknowledged, `age` after it was created."""
+        """Record that a batch was acknowledged, `age` after it was created."""
         found = self._delivered
         if now >= found.sample_end:
             self._roll(found, now)
@@ -180,7 +187,8 @@ class ProducerMetrics(MetricsRegistry):
         self._latencies.record(age * _MS, records)
 
     def bytes_sent(self, node: int, size: int, request_size: int, now: float) -> None:
-        """A write to a socket sent `size` bytes, and completed a request of `request_size` bytes; 0 if the request continues."""
+        """Record that a write to a socket sent `size` bytes, and completed a request of `request_size` bytes; 0 if the request
+        continues."""
         found = (self._nodes.get(node) or self._new_node(node)).outgoing
         if now >= found.sample_end:
             self._roll(found, now)
@@ -194,7 +202,7 @@ class ProducerMetrics(MetricsRegistry):
                 found.largest = request_size
 
     def bytes_received(self, node: int, size: int, now: float) -> None:
-        """A read from a socket returned `size` bytes."""
+        """Record that a read from a socket returned `size` bytes."""
         found = (self._nodes.get(node) or self._new_node(node)).incoming
         if now >= found.sample_end:
             self._roll(found, now)
@@ -203,7 +211,10 @@ class ProducerMetrics(MetricsRegistry):
         found.bytes_in += size
 
     def response_received(self, node: int, throttle_ms: int | None, now: float) -> None:
-        """A response is complete. Its throttle time is `throttle_ms`, which may be 0; None if its API has no such field."""
+        """Record that a response is complete.
+
+        Its throttle time is `throttle_ms`, which may be 0; None if its API has no such field.
+        """
         found = (self._nodes.get(node) or self._new_node(node)).responses
         if now >= found.sample_end:
             self._roll(found, now)
@@ -219,7 +230,7 @@ class ProducerMetrics(MetricsRegistry):
                 found.longest_throttle = throttle_ms
 
     def produce_completed(self, node: int, latency: float, now: float) -> None:
-        """A Produce request got its response. Requests that timed out, or whose connection was lost, do not count."""
+        """Record that a Produce request got its response. Requests that timed out, or whose connection was lost, do not count."""
         found = (self._nodes.get(node) or self._new_node(node)).responses
         if now >= found.sample_end:
             self._roll(found, now)

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError, SecurityError
 
 MIN_CLOSES = 3
-"""Minimum number of connections in a row that a node closes at their first request before that counts as a rejection: a broker
-that stops, or a proxy, does so too, but not for long."""
+"""Minimum number of connections in a row that a node closes at their first request before that counts as a rejection:
+a broker that stops, or a proxy, also closes connections, but not for long."""
 
 
 class GracePeriod(enum.Enum):

@@ -242,7 +242,7 @@ class NodeConnection:
     # Deadlines
 
     def next_deadline(self, now: float, settings: ConnectionSettings) -> float:
-        """Return the time of the next event: `expired`, `idle`, a re-authentication, or the end of a throttle time."""
+        """Return the time of the next deadline: a timeout, the idle time, a re-authentication, or the end of a throttle time."""
         if self.state is NodeState.DISCONNECTED:
             return NEVER
         due = self.deadline

@@ -209,7 +209,7 @@ class TlsTransport:
             remaining -= len(part)
 
     def _take(self, limit: int) -> bytes | memoryview:
-        """Return at limit `limit` bytes of queued plaintext: a slice of a large buffer, or small buffers joined."""
+        """Return at most `limit` bytes of queued plaintext: a slice of a large buffer, or small buffers joined."""
         head = self._plaintext[0]
         part: bytes | memoryview
         if len(head) >= min(JOINED_BELOW, limit):

@@ -65,7 +65,7 @@ class MockProducer:
     again. (Java's MockProducer.)
 
     Without `init_transactions` it is a producer without transactions. With it, records count as sent (`history`) once their
-    transaction is committed; `transactions` has what is not, and the errors that its calls raise.
+    transaction is committed; `transactions` has the uncommitted records, and the errors that its calls raise.
     """
 
     def __init__(self, *, auto_complete: bool = True, partitions: Mapping[str, int] | None = None) -> None:

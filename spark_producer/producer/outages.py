@@ -1,7 +1,7 @@
 """Logs outages, in which batches wait for lost brokers or for partitions without a leader: once at the beginning, once at the
 end.
 
-A connection that is lost and restored at once is not logged, nor a broker for which no batch waits.
+A connection that is restored at once is not logged, and neither is a lost broker for which no batch waits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sends single records: from the arguments of `Producer.send` to an open batch.
 
-The cost counts for every record. So work that is equal for a topic is done once, and only two objects are created for a record:
-the record and its future.
+Its cost is paid for every record. So work that is the same for all records of a topic is done once, and only two objects are
+created for a record: the record and its future.
 """
 
 from __future__ import annotations

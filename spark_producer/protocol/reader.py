@@ -71,7 +71,7 @@ def read_body(
 ) -> Message:
     """Return the body in `frame` from `position` on; if `strict`, it has to end where the frame does.
 
-    `most_elements` bounds all of its arrays and tag sections together.
+    `max_elements` bounds all of its arrays and tag sections together.
 
     Raises:
         RemoteProtocolError: The bytes are not such a body.

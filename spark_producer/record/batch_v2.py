@@ -42,7 +42,7 @@ _LEADER_EPOCH = struct.Struct(">i")
 
 
 class TimestampType(enum.IntEnum):
-    """Where the time of a record comes from. Message format V0 has no time."""
+    """The source of a record's timestamp. Message format V0 has no timestamps."""
 
     NONE = -1
     CREATE_TIME = 0

@@ -108,7 +108,7 @@ class ReadColumns:
         return self.columns
 
     def without(self, rejected: RejectedRows) -> ReadColumns:
-        """Return this result without the rows of `columns` that another check has rejected."""
+        """Return this result after another check has rejected some rows of `columns`: they move to `rejected`."""
         if not len(rejected):
             return self
         valid = np.arange(len(self._found.records)) if self._valid is None else self._valid
@@ -126,7 +126,7 @@ def read_columns(
     """Check and view the columns of `batch`; payload bytes are not copied, unless a row is rejected.
 
     `topic`, if given, is the topic of every row and overrides the column. If there is no timestamp column, rows get `now_ms`.
-    Messages number the rows from `first_row` on, or as an array in its place numbers each of them.
+    Messages number the rows from `first_row` on; it may also be an array with the number of each row.
 
     A row is rejected if it has no topic or one that is not UTF-8, more than `MAX_HEADERS` headers, a header key that is null
     or not UTF-8, a timestamp that is null, before 1970 or beyond what milliseconds can say, or a negative partition.

@@ -14,7 +14,7 @@ from spark_producer.record.record_cursor import read_key
 
 
 class AbortedTransactions:
-    """Decides which batches a reader sees. `shows` must be called in the order of the offsets.
+    """Selects the batches that a reader of committed records sees. `shows` must be called in the order of the offsets.
 
     `transactions` holds (producer id, first offset) of each aborted transaction, in any order.
     """

@@ -24,7 +24,7 @@ _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB
 class BatchPieces:
     """The rows of a batch as `read_columns` returns them; each piece is read when the iteration reaches it.
 
-    They are numbered from `first_row` on, or as an array in its place numbers each of them.
+    They are numbered from `first_row` on; it may also be an array with the number of each row.
 
     A piece is a slice that takes at most `limit` bytes to decode, or one row of at most `largest` bytes. A batch without
     dictionaries is one piece, whatever its size; an empty one has none. Iterating again reads the pieces again.

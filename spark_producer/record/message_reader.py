@@ -85,7 +85,7 @@ class MessageRun:
             raise CorruptRecord(f"wrapper message at offset {offset}: {error}", offset=offset) from error
 
     def _unpack(self, outer: _Messages, row: int, magic: int, codec: int) -> tuple[memoryview, Int64Array]:
-        """Return the content of the wrapper at `row`, and the starts of the messages in it, of which there is at least one."""
+        """Return the content of the wrapper at `row`, and the starts of the messages in it, at least one."""
         start, length = int(outer.messages.value_starts[row]), int(outer.messages.value_lengths[row])
         if length < 0:
             raise CorruptRecord("its value is null")

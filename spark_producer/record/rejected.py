@@ -142,7 +142,7 @@ def errors_at(
     found: Int64Array | Int32Array | None = None,
     first: int | None = None,
 ) -> RowErrors:
-    """Return the rows for which `bad` is true, ascending, but `first` before all others; `found` has an entry for every row."""
+    """Return the rows for which `bad` is true: `first`, and then the others, ascending. `found` has an entry for every row."""
     rows = np.flatnonzero(bad)
     if first is not None:
         rows = np.concatenate(([first], rows[rows != first]))

@@ -49,9 +49,9 @@ class Coordinators:
         self._nodes = {key: known for key, known in self._nodes.items() if known != node}
 
     def has_left(self, key: CoordinatorKey, nodes: Container[int], responses: int) -> bool:
-        """Return whether the coordinator is missing in `nodes`, those of Metadata response number `responses`, after its lookup.
+        """Return whether the coordinator is not in `nodes`, the nodes of Metadata response number `responses`.
 
-        Without such a response it may be a node that has just joined.
+        Only a response after the lookup counts: in an older one a node that has just joined is missing too.
         """
         node = self._nodes.get(key)
         return node is not None and node not in nodes and responses > self._responses[key]

@@ -14,8 +14,8 @@ LAST_EPOCH = 0x7FFF
 class ProducerIdentity:
     """The producer id and epoch of this producer. Only the I/O thread uses it.
 
-    `enabled` is whether the producer needs an id (`enable.idempotence`). `backoff(failures)` returns the seconds before the next
-    request for an id.
+    `enabled` is false without idempotence (`enable.idempotence`): then no id is needed. `backoff(failures)` returns the seconds
+    before the next request for an id.
     """
 
     def __init__(self, accumulator: RecordAccumulator, backoff: Callable[[int], float], *, enabled: bool) -> None:

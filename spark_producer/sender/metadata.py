@@ -105,7 +105,7 @@ class Metadata:
         return waiter
 
     def use(self, topic: str, now: float) -> None:
-        """Record that rows for this topic are about to be queued."""
+        """Keep this topic in use: rows for it are about to be queued."""
         self._used[topic] = now
 
     def existed(self, topic: str) -> bool:

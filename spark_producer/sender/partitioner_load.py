@@ -48,7 +48,7 @@ class KnownTopics:
         self._described: dict[str, tuple[TopicInfo, Mapping[int, Node], TopicPartitions]] = {}
 
     def describe(self, name: str, info: TopicInfo) -> TopicPartitions:
-        """Return the partitions of a topic that exists."""
+        """Return the description of an existing topic, with its partitions, for a partitioner."""
         cluster = self._metadata.cluster
         known = self._described.get(name)
         if known is None or known[0] is not info or known[1] is not cluster.nodes:

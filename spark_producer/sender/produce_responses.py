@@ -120,7 +120,7 @@ class ProduceResponseHandler:
     def expire(self, now: float, last_error: Callable[[int], PyProducerError | None]) -> None:
         """Fail the batches whose `delivery.timeout.ms` is over, whether they wait or are in flight (KIP-91).
 
-        `last_error(node)` returns the reason reason a node cannot be reached, if there is one.
+        `last_error(node)` returns the reason why a node cannot be reached, if there is one.
         """
         expired = self._completion.take_expired(now)
         if not expired:
@@ -131,7 +131,7 @@ class ProduceResponseHandler:
         self._refresh({batch.queue for batch in expired}, now)
 
     def fail_missing(self, topics: Collection[str], now: float) -> None:
-        """Fail the batches that wait for partitions of these topics which surely no longer exist.
+        """Fail the batches that wait for partitions of these topics if the partitions surely no longer exist.
 
         Records of a topic that does not exist are returned to a caller that collects them, as are records that a broker rejects.
         If only the partition is missing they fail: another attempt distributes the same rows over the existing partitions.
@@ -167,7 +167,7 @@ class ProduceResponseHandler:
             self._completion.refresh(queues, now)
 
     def _obstacle(self, batch: ProducerBatch, last_error: Callable[[int], PyProducerError | None]) -> str:
-        """Return a sentence, after a space, on reason a batch cannot reach its leader; empty if no reason is known."""
+        """Return a sentence, after a space, on why a batch cannot reach its leader; empty if no reason is known."""
         leader, _ = self._metadata.cluster.leader_of(batch.topic_partition)
         if leader == NO_LEADER:
             return " The partition has no leader, or the brokers lack its address."

@@ -131,7 +131,7 @@ class CoordinatorLog:
                 kept = f"the file could not be copied ({error.strerror})"
             torn = len(data) - size
             logger.warning(
-                "%s: %d bytes at its end were torn by a crash, and are truncated; %s", self._path, torn, kept
+                "%s: the last %d bytes are truncated: a crash left an incomplete write; %s", self._path, torn, kept
             )
         self._open(size)
         os.ftruncate(self._opened, size)

@@ -56,17 +56,17 @@ ALLOWED: Final = {
 
 
 class OrdinaryRequest(NamedTuple):
-    """The frame is an ordinary request, for the handlers."""
+    """A frame that is no step of a login, but a request for the handlers."""
 
 
 class LoginReply(NamedTuple):
-    """The frame was a step of the login, with this response."""
+    """The response to a frame that was a step of the login."""
 
     buffers: list[Buffer]
 
 
 class LoginRefusal(NamedTuple):
-    """The login is refused: the connection is closed after a pause, and after this response, if there is one."""
+    """The refusal of a login: the connection is closed after a pause, and after this response, if there is one."""
 
     buffers: list[Buffer]
     reason: str
@@ -81,7 +81,7 @@ ORDINARY_REQUEST: Final = OrdinaryRequest()
 class LoginRules:
     """The settings that all logins of a listener share.
 
-    mechanisms: the enabled mechanisms, in the order in which clients are server_message them.
+    mechanisms: the enabled mechanisms, in the order in which clients are offered them.
     begin: returns a started exchange of a mechanism.
     now_ms: returns the milliseconds since 1970, for the lifetime of tokens.
     max_session_ms: the milliseconds after which a client must re-authenticate; 0 for never.

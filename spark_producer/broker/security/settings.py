@@ -86,7 +86,9 @@ class BrokerSecurity:
             raise ConfigError(f"unsupported SASL mechanism {unknown[0]!r}: use one of {', '.join(MECHANISMS)}")
         by_password = [name for name in self.mechanisms if name in PASSWORD_MECHANISMS]
         if by_password and not self.users:
-            raise ConfigError(f"{', '.join(by_password)} without users: give users (--users FILE), or other mechanisms")
+            raise ConfigError(
+                f"{', '.join(by_password)}: there are no users. Give users (--users FILE), or choose other mechanisms"
+            )
         if not by_password and self.users is not None:
             raise ConfigError(
                 f"users are of no use with {', '.join(self.mechanisms)}, which has no passwords: leave them out"

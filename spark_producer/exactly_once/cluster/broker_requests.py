@@ -164,8 +164,8 @@ class TransactionAdmin:
 
         A request is sent again while its coordinator moves or loads, or completes another transaction (51); with `resend` also
         after no response. A response is a body; or an error, if it is unknown whether the coordinator has acted, or if it could
-        not be reached; or the last response before the deadline. The ids of requests that a coordinator has put off are added to
-        `postponed`: it may have acted all the same.
+        not be reached; or the last response before the deadline. The ids of requests that a coordinator asked to repeat later are
+        added to `postponed`: it may have executed them nevertheless.
         """
         responses: dict[str, Any] = {}
         left = list(requests)

@@ -147,8 +147,8 @@ class ControlLog:
     def _offset(self, at: int, deadline: float) -> int:
         """Return the start or end offset of the log.
 
-        The end is not taken from a Fetch: a new leader does not know at once which of its predecessor's records were
-        acknowledged, and a Fetch shows less until it does. ListOffsets is answered only when the leader knows (KIP-207).
+        The end is not taken from a Fetch. A new leader must first find out which records of its predecessor were
+        acknowledged; until then a Fetch shows fewer records, and ListOffsets is not answered (KIP-207).
         """
         tp = TopicPartition(self._topic, PARTITION)
         found = offsets(self._brokers, [tp], deadline, at=at, isolation=UNCOMMITTED)

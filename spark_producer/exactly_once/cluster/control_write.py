@@ -152,7 +152,7 @@ class ControlWrite:
     def _commit(self) -> ControlWritten | FencedOff | Indeterminate:
         """Send the EndTxn that is the commit point. It is sent again after a retriable error, but not after no response (D4).
 
-        A retriable error may mean a commit that happens all the same: the record in the coordinator's log was not replicated in
+        The commit may happen even after a retriable error, when the record in the coordinator's log was only not replicated in
         time. So if a newer holder appears only after that, it is unknown whether the commit came before it.
         """
         body = EndTxnRequest(self._id, *self._fencing, True)

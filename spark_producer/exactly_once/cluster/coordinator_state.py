@@ -108,7 +108,7 @@ def how_ended(
 
 
 def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
-    """Return the partitions of a transaction, as far as the user may see them."""
+    """Return the partitions of a transaction that the user has the right to see."""
     return (
         [] if row is None else [TopicPartition(topic.topic, each) for topic in row.topics for each in topic.partitions]
     )

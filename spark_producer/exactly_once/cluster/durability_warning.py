@@ -20,7 +20,7 @@ _checked_topics: set[str] = set()
 
 
 def warn_once(brokers: TransactionAdmin, topics: Collection[str]) -> None:
-    """Warn about those of `topics` that this process has not checked before, as far as the user may see them.
+    """Warn about those of `topics` that this process has not checked before, if the user has the right to see them.
 
     On a cluster of one broker, where nothing else is possible, the message is an info and not a warning.
     """

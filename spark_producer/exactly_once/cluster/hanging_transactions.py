@@ -1,7 +1,7 @@
 """Hanging transactions (KIP-664) of dead tasks and drivers: aborted ones whose marker a partition has lost (R8).
 
-A coordinator aborts a transaction after its timeout, whether all partitions have a leader at that moment or not. No driver asks
-for such a transaction again, but the last stable offset of the partition stays before it.
+A coordinator aborts a transaction after its timeout, even if a partition has no leader at that moment. No driver
+ends such a transaction again, but the last stable offset of the partition stays before it.
 """
 
 from __future__ import annotations

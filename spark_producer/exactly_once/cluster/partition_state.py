@@ -125,7 +125,8 @@ def offsets(
 
 
 class StillOpen(NamedTuple):
-    """Transactions without a marker in their partition. `unclear`: another producer's may be open instead; READ would show it."""
+    """Transactions without a marker in their partition. `unclear`: it may be another producer's transaction; only the right READ
+    would show that."""
 
     certain: list[TransactionSpan]
     unclear: list[TransactionSpan]

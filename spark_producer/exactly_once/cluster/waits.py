@@ -23,7 +23,8 @@ class Waits:
         """The time at which the logged wait began; None if none is logged."""
 
     def __call__(self, seconds: float, subject: str) -> None:
-        """Log that `subject` is waited for after `LOG_AFTER_S` of waiting; a `ParallelClient` calls this in every wait."""
+        """Log that `subject` is waited for after `LOG_AFTER_S` of waiting; `BlockingClient` calls this in every wait, as its
+        `on_wait`."""
         if self._since is not None or seconds < LOG_AFTER_S:
             return
         self._since = self._clock() - seconds

@@ -73,7 +73,7 @@ class Vote(NamedTuple):
 
 
 class EndTasks(NamedTuple):
-    """Commit or abort transactions of tasks (EndTxn) by id, epoch and style, in any order and in parallel.
+    """Commit or abort transactions of tasks (EndTxn) by id, epoch and transaction version, in any order and in parallel.
 
     Result: `TasksEnded`.
     """
@@ -83,7 +83,7 @@ class EndTasks(NamedTuple):
 
 
 class ReadLogs(NamedTuple):
-    """Read from the partitions' logs how each transaction ended, and whether its markers are there (R8).
+    """Read the outcome of each transaction from the partitions' logs, and whether its markers are there (R8).
 
     Result: `LogOutcomes`.
     """
@@ -146,8 +146,8 @@ class ControlWritten(NamedTuple):
 class MarkersLost(NamedTuple):
     """The coordinator has ended a transaction of the control id, but these partitions have lost its marker (KIP-664).
 
-    As the result of a write: it is committed all the same. As the result of a read: `record` is the last control record that
-    readers of committed records see.
+    As the result of a write: the write is committed nevertheless. As the result of a read: `record` is the last control record
+    that readers of committed records see.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -206,7 +206,7 @@ class TasksEnded(NamedTuple):
 
 
 class TransactionOutcome(enum.Enum):
-    """How a transaction ended according to the logs of its partitions."""
+    """The outcome of a transaction according to the logs of its partitions."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"

@@ -36,13 +36,13 @@ class WriteAborted(NamedTuple):
 
 
 class NothingToAbort(NamedTuple):
-    """Nothing was aborted: nothing was open, or the execution is decided already. `text` says which."""
+    """Nothing was aborted: no transaction was open, or the execution is decided already. `text` has the reason."""
 
     text: str
 
 
 class FailureKind(enum.Enum):
-    """Why a write has failed."""
+    """The kind of a failure of a write."""
 
     MIXED = "the messages of the tasks do not belong together"
     REFUSED = "the sink belongs to another query, or its checkpoint was rewound"

@@ -1,4 +1,4 @@
-"""Keeps passwords and tokens off connections without TLS to other machines: a broker may advertise any address."""
+"""Prevents passwords and tokens on connections without TLS to other machines, which a broker may advertise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of the Kafka protocol that this package speaks, as typed tuples that carry their own schema.
+"""The messages of the Kafka protocol, as typed tuples whose annotations are the schema.
 
 Owns: the names, types, versions, tags and defaults of every field (Kafka's message JSON files).
 Must not know: how bytes are read and written (`codec`), or which versions the package offers (`apis`).
@@ -205,8 +205,8 @@ if TYPE_CHECKING:
     )
 
 _LATER = ("configs", "fetch", "groups", "members", "offsets", "partitions", "sasl", "topics", "transactions")
-"""The modules with the messages of readers and administrators, and of logins. A plain writer needs none of them, and their
-classes are a third of what all classes cost a new Python worker: 40 types, each made by generated code (`python -m
+"""The modules that are imported on first use: the messages of readers, administrators and logins. A producer without a login
+needs none of them, and their 40 classes are a third of the cost of all classes in a new Python worker (`python -m
 benchmarks.imports`)."""
 
 __all__ = [

@@ -19,7 +19,7 @@ from spark_producer.protocol.fields import (
 
 NO_UUID = bytes(16)
 OPERATIONS_UNKNOWN = -(1 << 31)
-"""The value of authorized operations when they were not asked for (KIP-430)."""
+"""The value of authorized operations that were not requested (KIP-430)."""
 
 
 # ApiVersions (18)
@@ -57,7 +57,7 @@ class FinalizedFeatureKey(NamedTuple):
 
 
 class ApiVersionsResponse(NamedTuple):
-    """The versions and features of a broker. With error 35 the body has the shape of version 0, whatever was asked."""
+    """The versions and features of a broker. With error 35 the body is in version 0, whatever the version of the request."""
 
     error_code: Int16 = 0
     api_keys: tuple[ApiVersion, ...] = ()
@@ -72,7 +72,7 @@ class ApiVersionsResponse(NamedTuple):
 
 
 class MetadataRequestTopic(NamedTuple):
-    """A topic asked for by name or, without a name, by id."""
+    """A topic to describe, by name or, without a name, by id."""
 
     topic_id: Annotated[Uuid, Since(10)] = NO_UUID
     name: Annotated[NullableString, NullableSince(10)] = ""
@@ -120,7 +120,7 @@ class MetadataResponseTopic(NamedTuple):
 
 
 class MetadataResponse(NamedTuple):
-    """The cluster: its brokers, its controller, the topics asked for. The error code is that of the whole answer (KIP-1102)."""
+    """The cluster: its brokers, its controller, the requested topics. The error code is that of the whole response (KIP-1102)."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     brokers: tuple[MetadataResponseBroker, ...] = ()

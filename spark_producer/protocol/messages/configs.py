@@ -25,7 +25,7 @@ class DescribeConfigsRequest(NamedTuple):
 
 
 class DescribeConfigsSynonym(NamedTuple):
-    """A place where the setting has a value; the places are in order of precedence."""
+    """A value of the setting with its source; the one that applies comes first."""
 
     name: String = ""
     value: NullableString = None
@@ -66,14 +66,14 @@ class DescribeConfigsResponse(NamedTuple):
 
 
 class ReplacedConfig(NamedTuple):
-    """One setting that a resource shall have."""
+    """The new value of one setting."""
 
     name: String = ""
     value: NullableString = None
 
 
 class ReplacedConfigsResource(NamedTuple):
-    """All settings that one resource shall have: those that are not named get their defaults."""
+    """The new settings of one resource: settings that are not named get their defaults."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -88,7 +88,7 @@ class AlterConfigsRequest(NamedTuple):
 
 
 class AlterConfigsResourceResponse(NamedTuple):
-    """Whether the settings of one resource were changed."""
+    """The result for one resource: error code 0 if its settings were changed."""
 
     error_code: Int16 = 0
     error_message: NullableString = None

@@ -10,7 +10,7 @@ from spark_producer.protocol.messages.produce import LeaderIdAndEpoch
 
 
 class FetchPartition(NamedTuple):
-    """The offset from which to read one partition, and the bytes to read."""
+    """One partition to read: the first offset, and the maximum bytes."""
 
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(9)] = -1
@@ -107,7 +107,10 @@ class FetchResponse(NamedTuple):
 
 
 class ListOffsetsPartition(NamedTuple):
-    """A position in a partition. `timestamp` -1 is the end of the log, -2 its start, -3 the highest timestamp (version 7)."""
+    """A partition, and the timestamp to look up.
+
+    `timestamp` -1 is the end of the log, -2 its start, -3 the highest timestamp (version 7).
+    """
 
     partition_index: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(4)] = -1
@@ -122,7 +125,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsRequest(NamedTuple):
-    """Asks which offsets belong to some timestamps."""
+    """Asks for the offsets at timestamps."""
 
     replica_id: Int32 = -1
     isolation_level: Annotated[Int8, Since(2)] = 0
@@ -147,7 +150,7 @@ class ListOffsetsTopicResponse(NamedTuple):
 
 
 class ListOffsetsResponse(NamedTuple):
-    """The offsets that were asked for."""
+    """The requested offsets."""
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     topics: tuple[ListOffsetsTopicResponse, ...] = ()

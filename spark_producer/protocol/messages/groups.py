@@ -10,7 +10,7 @@ from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
 
 
 class ListGroupsRequest(NamedTuple):
-    """Asks which groups there are. An empty filter lets all of them pass (KIP-518, KIP-848)."""
+    """Asks for the groups. An empty filter matches all of them (KIP-518, KIP-848)."""
 
     states_filter: Annotated[tuple[String, ...], Since(4)] = ()
     types_filter: Annotated[tuple[String, ...], Since(5)] = ()
@@ -56,7 +56,7 @@ class FoundCoordinator(NamedTuple):
 
 
 class FindCoordinatorResponse(NamedTuple):
-    """The coordinator that was asked for; several since version 4."""
+    """The requested coordinator; several since version 4."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Annotated[Int16, Until(3)] = 0
@@ -71,14 +71,14 @@ class FindCoordinatorResponse(NamedTuple):
 
 
 class DescribeGroupsRequest(NamedTuple):
-    """Asks how groups stand. We never ask for the operations that the user may do (KIP-430)."""
+    """Asks for the states and members of groups; authorized operations are never requested (KIP-430)."""
 
     groups: tuple[String, ...] = ()
     include_authorized_operations: Annotated[Bool, Since(3)] = False
 
 
 class DescribedGroupMember(NamedTuple):
-    """One member: its metadata for the group's protocol, and what it was assigned."""
+    """One member: its metadata for the group's protocol, and its assignment."""
 
     member_id: String = ""
     group_instance_id: Annotated[NullableString, Since(4)] = None
@@ -89,7 +89,7 @@ class DescribedGroupMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """One group; its protocol and what its members said only while it is stable."""
+    """One group. The protocol, and the metadata of its members, are empty unless the group is stable."""
 
     error_code: Int16 = 0
     error_message: Annotated[NullableString, Since(6)] = None
@@ -112,13 +112,13 @@ class DescribeGroupsResponse(NamedTuple):
 
 
 class DeleteGroupsRequest(NamedTuple):
-    """Names groups to be deleted with their offsets (KIP-229)."""
+    """Deletes groups with their offsets (KIP-229)."""
 
     groups_names: tuple[String, ...] = ()
 
 
 class DeletableGroupResult(NamedTuple):
-    """Whether one group was deleted."""
+    """The result for one group: error code 0 if it was deleted."""
 
     group_id: String = ""
     error_code: Int16 = 0

@@ -1,4 +1,4 @@
-"""The messages by which members make up a group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""The messages of group members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -19,7 +19,7 @@ from spark_producer.protocol.fields import (
 
 
 class JoinGroupRequestProtocol(NamedTuple):
-    """A way to share out that the member knows, and what it says of itself for that, such as its topics."""
+    """An assignment strategy that the member supports, and the member's metadata for it, such as its topics."""
 
     name: String = ""
     metadata: Bytes = b""
@@ -39,7 +39,7 @@ class JoinGroupRequest(NamedTuple):
 
 
 class JoinGroupResponseMember(NamedTuple):
-    """A member, as the leader sees it."""
+    """A member, in the response to the group's leader."""
 
     member_id: String = ""
     group_instance_id: Annotated[NullableString, Since(5)] = None
@@ -47,7 +47,7 @@ class JoinGroupResponseMember(NamedTuple):
 
 
 class JoinGroupResponse(NamedTuple):
-    """The generation that has begun; to its leader with all members."""
+    """The generation that has begun; the leader's response lists all members."""
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
     error_code: Int16 = 0
@@ -64,14 +64,14 @@ class JoinGroupResponse(NamedTuple):
 
 
 class SyncGroupRequestAssignment(NamedTuple):
-    """What the leader assigns to one member."""
+    """The assignment of one member, by the leader."""
 
     member_id: String = ""
     assignment: Bytes = b""
 
 
 class SyncGroupRequest(NamedTuple):
-    """Asks for the member's assignment; the leader brings those of all members."""
+    """Asks for the member's assignment; the leader's request has the assignments of all members."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -83,7 +83,7 @@ class SyncGroupRequest(NamedTuple):
 
 
 class SyncGroupResponse(NamedTuple):
-    """The assignment of the member that asked."""
+    """The assignment of the requesting member."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Int16 = 0
@@ -96,7 +96,7 @@ class SyncGroupResponse(NamedTuple):
 
 
 class HeartbeatRequest(NamedTuple):
-    """Says that a member is alive."""
+    """Reports that a member is alive."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -105,7 +105,7 @@ class HeartbeatRequest(NamedTuple):
 
 
 class HeartbeatResponse(NamedTuple):
-    """Whether the member still belongs to the generation that it named."""
+    """The error code, which is 0 while the member belongs to the generation of its request."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
     error_code: Int16 = 0
@@ -115,7 +115,7 @@ class HeartbeatResponse(NamedTuple):
 
 
 class LeaveGroupRequestMember(NamedTuple):
-    """A member that leaves; an administrator names a static one by its instance id alone."""
+    """A member that leaves. An administrator removes a static member by its instance id alone."""
 
     member_id: String = ""
     group_instance_id: NullableString = None
@@ -123,7 +123,7 @@ class LeaveGroupRequestMember(NamedTuple):
 
 
 class LeaveGroupRequest(NamedTuple):
-    """Takes members out of their group; several since version 3 (KIP-345)."""
+    """Removes members from their group; several since version 3 (KIP-345)."""
 
     group_id: String = ""
     member_id: Annotated[String, Until(2)] = ""
@@ -131,7 +131,7 @@ class LeaveGroupRequest(NamedTuple):
 
 
 class LeaveGroupResponseMember(NamedTuple):
-    """Whether one member has left."""
+    """The result for one member: error code 0 if it has left."""
 
     member_id: String = ""
     group_instance_id: NullableString = None

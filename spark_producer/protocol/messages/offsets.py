@@ -19,7 +19,7 @@ from spark_producer.protocol.fields import (
 
 
 class OffsetCommitRequestPartition(NamedTuple):
-    """The offset from which the group reads one partition on."""
+    """The next offset that the group reads in one partition."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -35,7 +35,7 @@ class OffsetCommitRequestTopic(NamedTuple):
 
 
 class OffsetCommitRequest(NamedTuple):
-    """Commits offsets of a group. Who is no member of it has generation -1 and no member id."""
+    """Commits offsets of a group. A client that is not a member sends generation -1 and no member id."""
 
     group_id: String = ""
     generation_id_or_member_epoch: Int32 = -1
@@ -46,7 +46,7 @@ class OffsetCommitRequest(NamedTuple):
 
 
 class OffsetCommitResponsePartition(NamedTuple):
-    """Whether the offset of one partition was committed."""
+    """The result for one partition: error code 0 if its offset was committed."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -77,7 +77,7 @@ class OffsetFetchRequestTopic(NamedTuple):
 
 
 class OffsetFetchRequestGroup(NamedTuple):
-    """What is asked of one group; None asks for all its topics."""
+    """The requested topics of one group; None requests all of its topics."""
 
     group_id: String = ""
     member_id: Annotated[NullableString, Since(9)] = None
@@ -86,7 +86,7 @@ class OffsetFetchRequestGroup(NamedTuple):
 
 
 class OffsetFetchRequest(NamedTuple):
-    """Asks for committed offsets; with `require_stable` not while a transaction may change them (KIP-447)."""
+    """Asks for committed offsets. With `require_stable` an offset that an open transaction may change is refused (KIP-447)."""
 
     group_id: Annotated[String, Until(7)] = ""
     topics: Annotated[tuple[OffsetFetchRequestTopic, ...] | None, Until(7), NullableSince(2)] = ()
@@ -120,7 +120,7 @@ class OffsetFetchResponseGroup(NamedTuple):
 
 
 class OffsetFetchResponse(NamedTuple):
-    """The offsets that were asked for."""
+    """The requested offsets."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
     topics: Annotated[tuple[OffsetFetchResponseTopic, ...], Until(7)] = ()
@@ -145,14 +145,14 @@ class OffsetDeleteRequestTopic(NamedTuple):
 
 
 class OffsetDeleteRequest(NamedTuple):
-    """Names offsets of a group to be deleted (KIP-496)."""
+    """Deletes offsets of a group (KIP-496)."""
 
     group_id: String = ""
     topics: tuple[OffsetDeleteRequestTopic, ...] = ()
 
 
 class OffsetDeleteResponsePartition(NamedTuple):
-    """Whether the offset of one partition was deleted."""
+    """The result for one partition: error code 0 if its offset was deleted."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0

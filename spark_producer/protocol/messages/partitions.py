@@ -9,7 +9,7 @@ from spark_producer.protocol.fields import Bool, Int16, Int32, Int64, NullableSt
 
 
 class DeleteRecordsPartition(NamedTuple):
-    """Where the records of a partition shall begin; -1 for the high watermark."""
+    """The new log start offset of a partition; -1 for its high watermark."""
 
     partition_index: Int32 = 0
     offset: Int64 = 0
@@ -30,7 +30,7 @@ class DeleteRecordsRequest(NamedTuple):
 
 
 class DeleteRecordsPartitionResult(NamedTuple):
-    """Where the records of a partition begin now; -1 with an error."""
+    """The log start offset of a partition now; -1 with an error."""
 
     partition_index: Int32 = 0
     low_watermark: Int64 = -1
@@ -111,7 +111,7 @@ class CreatePartitionsAssignment(NamedTuple):
 
 
 class CreatePartitionsTopic(NamedTuple):
-    """How many partitions a topic shall have, the old ones counted; `assignments` are of the new ones."""
+    """The new total of a topic's partitions; `assignments` has the replicas of the added ones."""
 
     name: String = ""
     count: Int32 = 0  # type: ignore[assignment]  # Kafka's name wins over tuple.count
@@ -119,7 +119,7 @@ class CreatePartitionsTopic(NamedTuple):
 
 
 class CreatePartitionsRequest(NamedTuple):
-    """Gives topics more partitions, or only checks whether they could have them (KIP-195)."""
+    """Adds partitions to topics, or only checks whether that is possible (KIP-195)."""
 
     topics: tuple[CreatePartitionsTopic, ...] = ()
     timeout_ms: Int32 = 0
@@ -127,7 +127,7 @@ class CreatePartitionsRequest(NamedTuple):
 
 
 class CreatePartitionsTopicResult(NamedTuple):
-    """Whether a topic has got its partitions."""
+    """The result for one topic: error code 0 if it has the partitions."""
 
     name: String = ""
     error_code: Int16 = 0

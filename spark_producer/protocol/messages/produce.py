@@ -50,7 +50,7 @@ class LeaderIdAndEpoch(NamedTuple):
 
 
 class ProducePartitionResponse(NamedTuple):
-    """The place of the batch, or the reason why it was refused. `log_append_time_ms` is -1 for topics with CreateTime."""
+    """The base offset of the batch, or the reason why it was refused. `log_append_time_ms` is -1 for topics with CreateTime."""
 
     index: Int32 = 0  # type: ignore[assignment]  # Kafka's name wins over tuple.index
     error_code: Int16 = 0
@@ -79,7 +79,7 @@ class NodeEndpoint(NamedTuple):
 
 
 class ProduceResponse(NamedTuple):
-    """One answer for each partition of the request, in any order."""
+    """One result for each partition of the request, in any order."""
 
     responses: tuple[ProduceTopicResponse, ...] = ()
     throttle_time_ms: Annotated[Int32, Since(1)] = 0

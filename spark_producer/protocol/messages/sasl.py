@@ -15,7 +15,7 @@ class SaslHandshakeRequest(NamedTuple):
 
 
 class SaslHandshakeResponse(NamedTuple):
-    """Says whether the mechanism is on, and which ones are."""
+    """The error code, which is 0 if the mechanism is enabled, and all enabled mechanisms."""
 
     error_code: Int16 = 0
     mechanisms: tuple[String, ...] = ()
@@ -31,7 +31,7 @@ class SaslAuthenticateRequest(NamedTuple):
 
 
 class SaslAuthenticateResponse(NamedTuple):
-    """Carries the server's answer. With success `error_message` is an empty text, not null."""
+    """The server's response. With success `error_message` is an empty text, not null."""
 
     error_code: Int16 = 0
     error_message: NullableString = None

@@ -82,7 +82,7 @@ class DeleteTopicsRequest(NamedTuple):
 
 
 class DeletableTopicResult(NamedTuple):
-    """Whether a topic was deleted."""
+    """The result for one topic: error code 0 if it was deleted."""
 
     name: String = ""
     error_code: Int16 = 0

@@ -1,11 +1,11 @@
-"""The messages about transactions: of producers, of those who look after them, of coordinators (KIP-98, KIP-664, KIP-890)."""
+"""The messages about transactions, for producers, administrators and coordinators (KIP-98, KIP-664, KIP-890)."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
 from spark_producer.protocol.fields import Bool, Int16, Int32, Int64, NullableString, Since, String
 
-# AddPartitionsToTxn (24); from version 4 on it is spoken between brokers only
+# AddPartitionsToTxn (24); from version 4 on only brokers use it
 
 
 class AddPartitionsToTxnTopic(NamedTuple):
@@ -25,7 +25,7 @@ class AddPartitionsToTxnRequest(NamedTuple):
 
 
 class AddPartitionsToTxnPartitionResult(NamedTuple):
-    """Whether one partition is in the transaction now."""
+    """The result for one partition: error code 0 if it is in the transaction now."""
 
     partition_index: Int32 = 0
     partition_error_code: Int16 = 0
@@ -39,7 +39,7 @@ class AddPartitionsToTxnTopicResult(NamedTuple):
 
 
 class AddPartitionsToTxnResponse(NamedTuple):
-    """One result for each partition. If one is refused, the others are not added either (55)."""
+    """One result for each partition. If one is refused, no partition is added: the others have error 55."""
 
     throttle_time_ms: Int32 = 0
     results_by_topic_v3_and_below: tuple[AddPartitionsToTxnTopicResult, ...] = ()
@@ -58,7 +58,7 @@ class AddOffsetsToTxnRequest(NamedTuple):
 
 
 class AddOffsetsToTxnResponse(NamedTuple):
-    """Whether the group is in the transaction now."""
+    """The error code, which is 0 if the group is in the transaction now."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -77,7 +77,7 @@ class EndTxnRequest(NamedTuple):
 
 
 class EndTxnResponse(NamedTuple):
-    """Whether the outcome is decided; from version 5 on, with the producer's next id and epoch (KIP-890)."""
+    """The error code, which is 0 once the outcome is decided; from version 5 on also the next producer id and epoch (KIP-890)."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -85,7 +85,7 @@ class EndTxnResponse(NamedTuple):
     producer_epoch: Annotated[Int16, Since(5)] = -1
 
 
-# WriteTxnMarkers (27), which administrators use to mend a transaction (`kafka-transactions.sh abort`)
+# WriteTxnMarkers (27), which administrators use to end a hanging transaction (`kafka-transactions.sh abort`)
 
 
 class WritableTxnMarkerTopic(NamedTuple):
@@ -106,13 +106,13 @@ class WritableTxnMarker(NamedTuple):
 
 
 class WriteTxnMarkersRequest(NamedTuple):
-    """Has markers written that end transactions."""
+    """Asks a leader to write markers that end transactions."""
 
     markers: tuple[WritableTxnMarker, ...] = ()
 
 
 class WritableTxnMarkerPartitionResult(NamedTuple):
-    """Whether the marker was written."""
+    """The result for one partition: error code 0 if the marker was written."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -142,7 +142,7 @@ class WriteTxnMarkersResponse(NamedTuple):
 
 
 class TxnOffsetCommitRequestPartition(NamedTuple):
-    """The offset of one partition, from which the group reads on if the transaction is committed."""
+    """The next offset that the group reads in one partition if the transaction is committed."""
 
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -158,7 +158,10 @@ class TxnOffsetCommitRequestTopic(NamedTuple):
 
 
 class TxnOffsetCommitRequest(NamedTuple):
-    """Commits offsets of a consumer group with the transaction. Generation and member fence others of the group (KIP-447)."""
+    """Commits offsets of a consumer group with the transaction.
+
+    Generation and member id fence members that the group has replaced (KIP-447).
+    """
 
     transactional_id: String = ""
     group_id: String = ""
@@ -171,7 +174,7 @@ class TxnOffsetCommitRequest(NamedTuple):
 
 
 class TxnOffsetCommitResponsePartition(NamedTuple):
-    """Whether the offset of one partition is in the transaction."""
+    """The result for one partition: error code 0 if its offset is in the transaction."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
@@ -245,13 +248,13 @@ class DescribeProducersResponse(NamedTuple):
 
 
 class DescribeTransactionsRequest(NamedTuple):
-    """Asks the coordinator of these transactional ids how their transactions stand (KIP-664)."""
+    """Asks the coordinator of transactional ids for the states of their transactions (KIP-664)."""
 
     transactional_ids: tuple[String, ...] = ()
 
 
 class DescribedTransactionTopic(NamedTuple):
-    """The partitions of one topic that are in the transaction, of those that the user may see."""
+    """The partitions of one topic in the transaction; a topic without the right DESCRIBE is left out."""
 
     topic: String = ""
     partitions: tuple[Int32, ...] = ()
@@ -281,7 +284,7 @@ class DescribeTransactionsResponse(NamedTuple):
 
 
 class ListTransactionsRequest(NamedTuple):
-    """Asks a broker for the transactions that it coordinates; empty filters let all pass (KIP-664, KIP-994, KIP-1152)."""
+    """Asks a broker for the transactions that it coordinates; empty filters match all (KIP-664, KIP-994, KIP-1152)."""
 
     state_filters: tuple[String, ...] = ()
     producer_id_filters: tuple[Int64, ...] = ()

@@ -1,7 +1,7 @@
-"""Rows as JSON, and values as text: what Spark's `to_json` and its cast to string write, made of Arrow columns.
+"""Renders Arrow columns as JSON and as text, with the same bytes as Spark's `to_json` and its cast to string.
 
 Owns: the text of each Arrow type, its escapes, and the JSON of lists, maps and structs. `pyproducer write` renders files with
-it, and `as_records` leaves the same to Spark: a row has the same bytes, and a key the same partition, whichever way it goes.
+it, while `as_records` lets Spark render: both give a row the same bytes, and a key the same partition.
 The table in docs/columns.md says the rule for each type. Must not know: files, options, records, or pandas.
 """
 

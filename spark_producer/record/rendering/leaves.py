@@ -14,10 +14,10 @@ types = pa.types
 
 
 class Leaf(NamedTuple):
-    """How a type is written: as a value of its own, in JSON, and as the name of a field, where it is the key of a map.
+    """The three renderings of a scalar type: as text, as JSON, and as the name of a JSON field (for the keys of a map).
 
-    `name` is Spark's internal value, so that of a date is a number of days; None if that differs between processes. It is not
-    escaped.
+    `name` renders Spark's internal value, such as the number of days of a date, without escapes. It is None if that value
+    differs between processes.
     """
 
     text: Render
@@ -26,17 +26,17 @@ class Leaf(NamedTuple):
 
 
 def leaf_of(kind: Kind) -> Leaf | None:
-    """Return how a scalar type is written; None for nested and unknown types."""
+    """Return the renderings of a scalar type; None for nested and unknown types."""
     return next((leaf for matches, leaf in _LEAVES if matches(kind)), None)
 
 
 def _in_quotes(render: Render) -> Render:
-    """Return a function for texts that need no escapes."""
+    """Return `render` with quotes around its texts, which must need no escapes."""
     return lambda column: joined('"', render(column), '"')
 
 
 def _as_integers(kind: Kind) -> Render:
-    """Return a function for types that Spark stores as a number of this type's units."""
+    """Return a function that renders values as integers in the unit of `kind`, in which Spark stores them."""
 
     def render(column: Column) -> Column:
         return numbers.digits(column.cast(kind).cast(pa.int64()))

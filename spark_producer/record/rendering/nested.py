@@ -17,10 +17,10 @@ types = pa.types
 
 
 def as_json(column: Column, keep_nulls: bool = False) -> Column:
-    """Return a column as JSON, as a large string; null stays null. Fields that are null are left out unless `keep_nulls`.
+    """Return a column as JSON texts; null stays null. Null fields are left out unless `keep_nulls`.
 
     Raises:
-        pyarrow.ArrowTypeError: a type that has no JSON. pyarrow.ArrowException: a value that has none.
+        pyarrow.ArrowTypeError: a type has no JSON form. pyarrow.ArrowException: a value has none.
     """
     column = plain(column)
     if isinstance(column, pa.DictionaryArray):
@@ -31,7 +31,7 @@ def as_json(column: Column, keep_nulls: bool = False) -> Column:
     for matches, render in _NESTED:
         if matches(column.type):
             return render(column, keep_nulls)
-    raise pa.ArrowTypeError(f"the type {column.type} has no JSON; cast it, or leave the column out")
+    raise pa.ArrowTypeError(f"the type {column.type} has no JSON form. Cast it, or leave the column out")
 
 
 def as_text(column: Column, keep_nulls: bool = False) -> Column:
@@ -49,9 +49,9 @@ def as_text(column: Column, keep_nulls: bool = False) -> Column:
 
 
 def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_nulls: bool = False) -> Column:
-    """Return one JSON object a row, of fields whose values are JSON already.
+    """Return one JSON object for each row. The columns `values` are JSON already.
 
-    A field without nulls decides where commas go: fields before it have theirs at the end, the others at the start.
+    Commas are placed around the first field without nulls: fields before it end with one, fields after it begin with one.
 
     Raises:
         pyarrow.ArrowTypeError: two fields have one name.
@@ -98,14 +98,14 @@ def _or_null(values: Column) -> Column:
 
 
 def _joined_lists(column: Column, items: Column) -> Column:
-    """Return the texts of each list with commas between them; of a null as of an empty one."""
+    """Return the texts of each list, joined with commas; for a null list an empty text."""
     lengths = numbers(pc.list_value_length(column).cast(pa.int64()), 0)
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return pc.binary_join(pa.LargeListArray.from_arrays(from_numbers(ends), items), pa.scalar(",", TEXT))
 
 
 def _map(column: Column, keep_nulls: bool) -> Column:
-    """Return maps as objects, as Spark does: the key's name, and null values in any case."""
+    """Return maps as JSON objects, as Spark does: null values are always written."""
     lists = _as_lists(column)
     keys, values = pc.list_flatten(lists).flatten()
     entries = joined('"', _names(keys), '":', _or_null(as_json(values, keep_nulls)))
@@ -113,7 +113,7 @@ def _map(column: Column, keep_nulls: bool) -> Column:
 
 
 def _as_lists(column: Column) -> Column:
-    """Return maps as the lists of structs that they are in memory, for which there are kernels."""
+    """Return maps as lists of structs, which have the same memory layout, and for which Arrow has kernels."""
     entries = column.values
     validity, offsets = column.buffers()[:2]
     return pa.Array.from_buffers(
@@ -122,10 +122,10 @@ def _as_lists(column: Column) -> Column:
 
 
 def _names(keys: Column) -> Column:
-    """Return the keys of maps as names of fields.
+    """Return the keys of maps as names of JSON fields.
 
     Raises:
-        pyarrow.ArrowTypeError: of a type of which Spark writes an address in memory. ArrowInvalid: a key is null.
+        pyarrow.ArrowTypeError: Spark writes a memory address for keys of this type. ArrowInvalid: a key is null.
     """
     keys = plain(keys)
     if isinstance(keys, pa.DictionaryArray):
@@ -139,7 +139,7 @@ def _names(keys: Column) -> Column:
 
 
 def _union(column: Column, keep_nulls: bool) -> Column:
-    """Return the value of the branch that each row says."""
+    """Return, for each row, the value of the union's branch that the row names."""
     kind = column.type
     branches = [as_json(column.field(at), keep_nulls) for at in range(kind.num_fields)]
     starts = np.cumsum([0, *(len(branch) for branch in branches)])

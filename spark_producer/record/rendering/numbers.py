@@ -1,4 +1,4 @@
-"""Numbers as Java writes them, which Spark is written in: `Double.toString`, `BigDecimal.toString` and `toPlainString`."""
+"""Renders numbers as Java does, and so Spark: `Double.toString`, `BigDecimal.toString` and `toPlainString`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from spark_producer.record.rendering.strings import TEXT, joined
 from spark_producer.record.rendering.untyped import Column, Kind, pa, pc
 
 _PARTS = r"^(?P<sign>-?)(?P<whole>\d+)\.?(?P<part>\d*)(?:e\+?(?P<power>-?\d+))?$"
-"""A number as Arrow writes it."""
+"""The parts of a number in Arrow's text."""
 
 _FEW_BITS = {pa.float32(): 1e-43, pa.float64(): 1e-321}
-"""Below this a number has so few bits that two digits may be nearer to it than one. Java writes two at least."""
+"""The bound below which a number has so few bits that two digits may be nearer to it than one. Java writes at least two."""
 
 
 def digits(column: Column) -> Column:
@@ -22,8 +22,8 @@ def digits(column: Column) -> Column:
 def floats(column: Column) -> Column:
     """Return floats and doubles as `Float.toString` and `Double.toString` do from Java 19 on.
 
-    These are the fewest digits that mean this number, plain from 10^-3 up to 10^7 and with an exponent otherwise. Java 17 writes
-    a digit more for some numbers (JDK-4511638).
+    These are the fewest digits that identify the number, plain from 10^-3 up to 10^7 and with an exponent otherwise. Java 17
+    writes a digit more for some numbers (JDK-4511638).
     """
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
@@ -39,14 +39,14 @@ def floats(column: Column) -> Column:
 
 
 def json_floats(column: Column) -> Column:
-    """Return floats as JSON has them, which has no number for NaN and the infinite: these are texts."""
+    """Return floats as JSON numbers; NaN and infinities, which JSON lacks, as JSON strings."""
     text = floats(column)
     finite = pc.is_finite(column if not pa.types.is_float16(column.type) else column.cast(pa.float32()))
     return text if pc.all(finite, min_count=0).as_py() else pc.if_else(finite, text, joined('"', text, '"'))
 
 
 def _scientific(column: Column) -> Column:
-    """Return numbers with an exponent, and the names of those that are no numbers."""
+    """Return finite numbers with an exponent, and the names of NaN and the infinities."""
     parts = pc.extract_regex(column.cast(TEXT), pattern=_PARTS)
     sign, whole, part, power = (pc.struct_field(parts, at) for at in range(4))
     every = joined(whole, part)
@@ -64,7 +64,7 @@ def _scientific(column: Column) -> Column:
 
 
 def _with_few_bits(column: Column, text: Column) -> Column:
-    """Return the text with two digits for the few smallest numbers, if these are nearer than one digit and a zero."""
+    """Return the texts; the smallest numbers get a second digit other than 0 where that is nearer to their value."""
     small = pc.less(pc.abs(column), _FEW_BITS[column.type])
     if not pc.any(small).as_py():
         return text
@@ -78,7 +78,7 @@ def _with_few_bits(column: Column, text: Column) -> Column:
 
 def decimals(column: Column) -> Column:
     """Return decimals with all digits of their scale, as `BigDecimal.toString` does: with an exponent below 10^-6."""
-    if column.type.scale < 0:  # Spark has none; the digits of a whole number then
+    if column.type.scale < 0:  # Spark has no negative scale: write all digits of the integer
         column = column.cast(pa.decimal256(76, 0))
     return column.cast(TEXT)
 
@@ -97,6 +97,6 @@ def plain_decimals(column: Column) -> Column:
 
 
 def _unscaled(kind: Kind) -> Kind:
-    """Return the decimal of as many digits without a scale."""
+    """Return the decimal type with the same precision and scale 0."""
     makers = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
     return makers[kind.bit_width](kind.precision, 0)

@@ -11,11 +11,11 @@ from spark_producer.kernel.arrays import buffer_of, join, numbers, view_of
 from spark_producer.record.rendering.untyped import Column, pa, pc
 
 TEXT = pa.large_string()
-"""The type of all texts here: those of one batch may be longer together than the 2 GiB of `string`."""
+"""The type of all texts here, since the texts of one batch may exceed 2 GiB, the maximum of `string`."""
 
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _ESCAPES = {chr(code): f"\\u{code:04X}" for code in range(0x20)} | _SHORT
-"""What RFC 8259 (7) demands, and no more; digits of capital letters, as Jackson writes them for Spark."""
+"""The escapes that RFC 8259 (7) demands, with hexadecimal digits in upper case, as Jackson writes them for Spark."""
 
 _SPECIAL = np.zeros(256, np.bool_)
 _SPECIAL[[ord(character) for character in _ESCAPES]] = True
@@ -26,7 +26,7 @@ _PADS = pa.array([b"", b"\0", b"\0\0"], pa.large_binary())
 
 
 def joined(*parts: Column | str, nulls: str | None = None) -> Column:
-    """Return the parts, one after the other, row by row. A row with a null is null, or has `nulls` for it."""
+    """Return the parts joined row by row. A null part makes its row null, or is replaced by `nulls`."""
     handling = {} if nulls is None else {"null_handling": "replace", "null_replacement": nulls}
     texts = [pa.scalar(part, TEXT) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*texts, pa.scalar("", TEXT), **handling)
@@ -43,10 +43,10 @@ def unlike_nulls(text: Column, column: Column) -> Column:
 
 
 def checked(column: Column) -> Column:
-    """Return a column of strings in our type.
+    """Return a column of strings as `TEXT`.
 
     Raises:
-        pyarrow.ArrowInvalid: one is not UTF-8, which Arrow's files are not checked for.
+        pyarrow.ArrowInvalid: a string is not UTF-8. Arrow does not check that when it reads a file.
     """
     try:
         column.validate(full=True)
@@ -59,15 +59,14 @@ def checked(column: Column) -> Column:
 
 def escaped(column: Column) -> Column:
     """Return texts with the escapes of JSON, without its quotes."""
-    for character in sorted(
-        _present(column), key=lambda found: found != "\\"
-    ):  # later escapes have a backslash themselves
+    # The backslash comes first, since the other escapes contain one.
+    for character in sorted(_present(column), key=lambda found: found != "\\"):
         column = pc.replace_substring(column, character, _ESCAPES[character])
     return column
 
 
 def _present(column: Column) -> list[str]:
-    """Return the characters in the texts that have an escape; those below a null may be among them."""
+    """Return the characters in the texts that need an escape, including those in the bytes under a null."""
     _, offsets, data = column.buffers()
     if data is None or offsets is None or len(column) == 0:
         return []
@@ -82,7 +81,10 @@ def quoted(column: Column) -> Column:
 
 
 def base64(column: Column) -> Column:
-    """Return bytes as base64 with its padding (RFC 4648, 4). All rows are encoded in one call, each filled up to three bytes."""
+    """Return bytes as base64 with its padding (RFC 4648, 4).
+
+    All rows are encoded in one call, each padded to a multiple of three.
+    """
     column = column.cast(pa.large_binary())
     lengths = numbers(pc.binary_length(column), 0)
     missing = -lengths % 3

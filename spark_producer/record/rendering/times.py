@@ -11,7 +11,7 @@ from spark_producer.record.rendering.untyped import Column, pa, pc
 
 DAY_US = 86_400_000_000
 _FIRST, _LAST = (int(np.datetime64(day, "D").astype(np.int64)) for day in ("-9999-01-01", "9999-12-31"))
-"""The days, since 1970, whose years have four digits."""
+"""The first and the last day, counted from 1970, whose year has four digits."""
 
 
 def dates(column: Column) -> Column:
@@ -23,7 +23,7 @@ def dates(column: Column) -> Column:
 
 
 def _far(values: Column, first: int, last: int) -> Column | None:
-    """Return which of the values are outside of these bounds; None if no one is."""
+    """Return a mask of the values outside of these bounds; None if there are none."""
     far = pc.fill_null(pc.or_(pc.less(values, first), pc.greater(values, last)), False)
     return far if pc.any(far).as_py() else None
 
@@ -34,9 +34,9 @@ def _far_dates(days: Column) -> Column:
 
 
 def timestamps(column: Column) -> Column:
-    """Return timestamps as `2013-01-01 05:17:00.123456`, without their zone: in UTC those that have one.
+    """Return timestamps as `2013-01-01 05:17:00.123456`, without their zone; those with a zone are in UTC.
 
-    There are six digits, and nine if a row has nanoseconds, which Spark does not have.
+    Seconds have six decimals, or nine if a row has nanoseconds, which Spark does not support.
     """
     if column.type.unit == "ns":
         text = column.cast(pa.timestamp("ns")).cast(TEXT)
@@ -54,7 +54,7 @@ def _far_timestamps(values: Any) -> Column:
 
 
 def json_timestamps(column: Column) -> Column:
-    """Return timestamps as `as_records` lets Spark format them: a T, and a Z if they have a zone."""
+    """Return timestamps in the format of `as_records`: with a T, and with a Z if they have a zone."""
     text = pc.replace_substring(timestamps(column), " ", "T", max_replacements=1)
     return joined(text, "Z") if column.type.tz else text
 
@@ -69,10 +69,10 @@ def _without_zeros(text: Column) -> Column:
 
 
 def times(column: Column) -> Column:
-    """Return times of day as `05:17:00.1`, with no zeros at their end, and nanoseconds if there are some.
+    """Return times of day as `05:17:00.1`, without zeros at the end, with nanoseconds if there are any.
 
     Raises:
-        pyarrow.ArrowInvalid: one is before 0:00 or not before 24:00.
+        pyarrow.ArrowInvalid: a time is before 0:00 or not before 24:00.
     """
     unit = "ns" if column.type.unit == "ns" else "us"
     column = column.cast(pa.time64(unit))
@@ -99,7 +99,7 @@ def durations(column: Column) -> Column:
 
 def calendar_intervals(column: Column) -> Column:
     """Return months, days and nanoseconds as `CalendarInterval.toString` does: `1 years 2 months 3 days 4 hours 5.5 seconds`."""
-    rows = column.to_pylist()  # rare, and of three parts that have no kernels
+    rows = column.to_pylist()  # the type is rare, and Arrow has no kernels for its three parts
     return pa.array([None if row is None else _calendar_interval(*row) for row in rows], TEXT)
 
 
@@ -117,6 +117,6 @@ def _calendar_interval(months: int, days: int, nanoseconds: int) -> str:
 
 
 def _toward_zero(value: int, by: int) -> tuple[int, int]:
-    """Divide as Java does."""
+    """Return the quotient, rounded toward zero as in Java, and the rest."""
     whole, rest = divmod(abs(value), by)
     return (-whole, -rest) if value < 0 else (whole, rest)

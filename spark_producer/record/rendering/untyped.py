@@ -1,4 +1,4 @@
-"""Arrow without its stubs, in which neither large strings nor columns of a type that is known only at run time are possible."""
+"""Arrow as `Any`: its stubs lack large strings, and columns whose type is known only at run time."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class TransactionManager:
 
     @property
     def expires(self) -> bool:
-        """Whether waiting batches expire; held ones do not."""
+        """Whether waiting batches expire. In state HELD they do not."""
         return self.state is not TxnState.HELD
 
     @property
@@ -186,7 +186,10 @@ class TransactionManager:
         self.contents.started = True
 
     def seal(self, now: float) -> None:
-        """Record that the commit is requested. Later rows of other threads wait for the end, which drops them."""
+        """Record that the commit is requested.
+
+        Rows that other threads queue after this are dropped at the end of the transaction.
+        """
         self.contents.sealed = True
         self._drainer.admit(NO_PARTITIONS, now)
 
@@ -206,7 +209,7 @@ class TransactionManager:
         elif call is TxnCall.COMMIT:
             self._operation = operation
             self._move(TxnState.COMMITTING)
-            self._incomplete.hurry(True)
+            self._incomplete.skip_linger(True)
         elif call is TxnCall.ABORT or call is TxnCall.TRY_ABORT:
             self._abort(operation, now)
         elif call is TxnCall.INIT:
@@ -330,7 +333,7 @@ class TransactionManager:
         self.end_in_doubt = False
         self._drainer.admit(NO_PARTITIONS, now)
         if committed:
-            self._incomplete.hurry(False)
+            self._incomplete.skip_linger(False)
         else:
             self._incomplete.failures.discard()
         needs_epoch, self._from_hold = self._from_hold and not committed, False
@@ -359,7 +362,7 @@ class TransactionManager:
         self._move(TxnState.ABORTABLE)
         self._drainer.admit(NO_PARTITIONS, now)
         if committing:
-            self._incomplete.hurry(False)
+            self._incomplete.skip_linger(False)
             self._finish_operation(self.failure)
         self._fail_offsets(self.failure)
 
@@ -372,7 +375,7 @@ class TransactionManager:
             self.mark_abortable(error, now)
 
     def fail(self, error: Exception) -> None:
-        """End the producer: every wait and every later call bumps_epoch the reason."""
+        """End the producer: every wait and every later call raises the reason."""
         self.state = TxnState.FATAL
         self._fail_offsets(error)
         self._completion.abort(error)

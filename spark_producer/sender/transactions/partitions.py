@@ -86,7 +86,7 @@ class TransactionPartitions:
         return self.started or self.may_have_started
 
     def record_start(self, now: float) -> None:
-        """Record the time of a request that begins the transaction at its coordinator, if it is the first one."""
+        """Set `began_at`, unless it is set: a request that begins the transaction at its coordinator is sent now."""
         if self.began_at is None:
             self.began_at = now
 

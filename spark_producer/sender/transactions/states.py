@@ -151,7 +151,7 @@ STOPPED_BY_FAILURE = frozenset(
         TxnCall.RELEASE,
     }
 )
-"""The calls that raise the error of an abortable transaction; others raise that they are not allowed."""
+"""The calls that raise the error of an abortable transaction; all others raise `IllegalState` there."""
 
 
 def transition(state: TxnState, to: TxnState) -> TxnState:

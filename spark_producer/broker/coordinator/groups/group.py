@@ -1,9 +1,9 @@
 """The state machine of one group: members join and rebalance, generation by generation (Kafka's GroupCoordinator).
 
 A generation begins when all members have joined, or when the longest rebalance timeout has passed; members that have not joined
-are removed, except static ones. Its leader then sends the assignments. All delayed results are complete by `join_deadline` or
-`sync_deadline`. Each method takes the time `now` in seconds; nothing here reads a clock. `join_rules` and `member_requests` have
-the rules of the requests.
+are removed, except static ones. Its leader then sends the assignments. All delayed results are complete by the deadline of the
+join or of the sync. Each method takes the time `now` in seconds; nothing here reads a clock. `join_rules` and `member_requests`
+have the rules of the requests.
 """
 
 from __future__ import annotations

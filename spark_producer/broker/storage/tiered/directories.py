@@ -159,8 +159,7 @@ def _check(files: FileOps, owners: dict[Path, bytes], directory: Path) -> None:
             ) from None
         if found != owner:
             raise ConfigError(
-                f"{path} is not the directory in which {directory} keeps records: by its file {OWNER} it belongs to another "
-                "data directory. Name the right directory"
+                f"{path} belongs to another data directory than {directory}, by its file {OWNER}. Name the right directory"
             )
 
 

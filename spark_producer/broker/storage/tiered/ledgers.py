@@ -15,7 +15,7 @@ from spark_producer.record.batch_v2 import NO_TIMESTAMP
 
 @dataclass(frozen=True)
 class RollRules:
-    """When a log begins a new ledger, besides the settings of its topic (Pulsar's ServiceConfiguration).
+    """The rules by which a log begins a new ledger, besides the settings of its topic (Pulsar's ServiceConfiguration).
 
     A ledger ends when it is at least `min_ms` old and has `max_entries` batches or `max_bytes` bytes, or when it is `max_ms` old
     (managedLedgerMinLedgerRolloverTimeMinutes, managedLedgerMaxEntriesPerLedger, managedLedgerMaxSizePerLedgerMbytes,

@@ -26,7 +26,7 @@ from spark_producer.config import SinkOptions
 from spark_producer.errors import SchemaError
 
 MAX_TYPE_LENGTH = 100
-"""The most characters of a type that a message quotes, since a struct may have hundreds of fields."""
+"""Maximum characters of a type in a message, since a struct may have hundreds of fields."""
 
 _NESTED = (StructType, ArrayType, MapType, VariantType)
 _PLAIN = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
@@ -37,11 +37,11 @@ _CASTS: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
     "partition": ((NumericType, StringType), "int"),
     "timestamp": ((DateType, TimestampNTZType, StringType), "timestamp"),
 }
-"""Column → the types that can be cast, and the type to cast them to."""
+"""By column: the types that a cast can convert, and the target type of that cast."""
 
 
 def has_formats(sink: SinkOptions) -> bool:
-    """Whether a column is encoded or framed on its way."""
+    """Return whether a column is encoded as Avro, or framed with a schema id."""
     encoded = "avro" in (sink.value_format, sink.key_format)
     return encoded or sink.value_schema_id is not None or sink.key_schema_id is not None
 
@@ -90,7 +90,7 @@ def _unknown(name: str) -> str:
 
 
 def _remedy(name: str, kind: DataType) -> str:
-    """Say how to convert a column, where one function of Spark can do it."""
+    """Return the advice how to convert a column, if one function of Spark can do it, otherwise an empty text."""
     if name in ("value", "key") and isinstance(kind, _NESTED):
         how = f"write to_json({name}) as {name}"
         return f': {how}, or set .option("{name}Format", "avro")' if isinstance(kind, StructType) else f": {how}"

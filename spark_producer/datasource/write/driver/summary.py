@@ -13,14 +13,14 @@ from spark_producer.metrics.names import CLIENT, NODE, OWN
 
 MAX_PARTITIONS = 100
 MAX_NODES = 20
-"""Maximum nodes with a line each; a last line has the number of the others."""
+"""Maximum number of nodes with a line each; the last line has the number of the others."""
 
 MIN_SHOWN_WAIT_S = 0.005
 """Minimum wait in seconds that is shown, since times have two decimals."""
 
 
 def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
-    """Return the counts of a write, with `metrics` its rates, delays and waits, and its offsets, as lines of text."""
+    """Return lines of text: the counts of a write and its offset ranges; with `metrics` also its rates, latencies and waits."""
     lines = [_totals(report, metrics), *_rejected(report)]
     if metrics is not None and report.records:
         lines += [*_times(metrics), *_sizes(metrics), *_waits(metrics), *_troubles(metrics), *_nodes(metrics)]
@@ -40,7 +40,7 @@ def to_json(
     *,
     exactly_once: Mapping[str, object] | None = None,
 ) -> str:
-    """Return `page` as JSON, on one line."""
+    """Return the result of `report_dict` as JSON, on one line."""
     return json.dumps(report_dict(write, report, metrics, exactly_once=exactly_once))
 
 
@@ -53,10 +53,10 @@ def report_dict(
 ) -> dict[str, object]:
     """Return the report for programs: `write` (its name), counts, `ranges`; with metrics, `seconds` and `metrics`.
 
-    `ranges` is a list of {topic, partition, first, last, records}, and so is `dead_letters`, for the rows that `rejected` counts
-    and `rejected_by` counts by class. `metrics` maps group, then metric, then node or topic where
-    the group is about those, to a number. A metric without a value (an average of nothing) is left out. `exactly_once` has the
-    details of an exactly-once write.
+    `ranges` is a list of {topic, partition, first, last, records}. `dead_letters` is such a list for the dead letters, which
+    `rejected` counts, in total, and `rejected_by`, by class. `metrics` maps group, then metric, then node or topic (in groups
+    that have these) to a number; a metric without a value, such as an average of nothing, is left out. `exactly_once` has
+    the details of an exactly-once write.
     """
     found: dict[str, object] = {"write": write, **report._asdict()}
     found["ranges"], found["dead_letters"] = _listed(report.ranges), _listed(report.dead_letters)
@@ -76,7 +76,7 @@ def _listed(ranges: Mapping[tuple[str, int], OffsetRange]) -> list[dict[str, obj
 
 
 def _rejected(report: WriteReport) -> list[str]:
-    """Return a line on the rows that went to the dead-letter topic, if any."""
+    """Return a line about the rows in the dead-letter topic; no line if there are none."""
     if not report.rejected:
         return []
     by = ", ".join(f"{bad} {count:,}" for bad, count in sorted(report.rejected_by.items()))
@@ -115,7 +115,7 @@ def _totals(report: WriteReport, metrics: Snapshot | None) -> str:
 
 
 def _times(metrics: Snapshot) -> list[str]:
-    """Return lines about times: first the whole, then its parts."""
+    """Return lines about latencies: the total, and then its parts."""
     return [
         f"  from a batch's first row to its acknowledgement: {_spread(metrics, OWN, 'record-latency')}",
         f"    waiting to be sent: {_spread(metrics, CLIENT, 'record-queue-time')}",
@@ -141,7 +141,7 @@ def _sizes(metrics: Snapshot) -> list[str]:
 
 
 def _waits(metrics: Snapshot) -> list[str]:
-    """Return a line about the times for which rows were held up, summed over tasks, or no line if none were."""
+    """Return a line about the waits of tasks, summed over all tasks; no line if there were none."""
     totals = {
         "for buffer memory": metrics.value(CLIENT, "bufferpool-wait-time-ns-total") / 1e9,
         "for metadata": metrics.value(CLIENT, "metadata-wait-time-ns-total") / 1e9,
@@ -153,7 +153,7 @@ def _waits(metrics: Snapshot) -> list[str]:
 
 
 def _troubles(metrics: Snapshot) -> list[str]:
-    """Return a line about what did not go well, or no line if all did."""
+    """Return a line with the numbers of retries, splits, failures and timeouts; no line if all are 0."""
     totals = {
         "sent again": (metrics.value(CLIENT, "record-retry-total"), "record", ""),
         "too large for the broker and split": (metrics.value(CLIENT, "batch-split-total"), "batch", "batches"),
@@ -172,7 +172,8 @@ def _nodes(metrics: Snapshot) -> list[str]:
 
 
 def _name(node: str) -> str:
-    """Name a node: `node-1` is broker 1; `node--1` is the first of `bootstrap.servers`, whose broker is not known yet."""
+    """Return the name of a node: `node-1` is broker 1; `node--1` is the first of `bootstrap.servers`, whose id is not known
+    yet."""
     number = node.removeprefix("node-")
     return f"bootstrap server {number[1:]}" if number.startswith("-") else f"broker {number}"
 

@@ -1,6 +1,6 @@
 """Publishes write reports: to `follow()` subscribers, and as JSON files under `reportPath`.
 
-This runs in the process on the driver in which Spark commits or aborts. The rows are written by then, so an error here must not
+This runs in the process on the driver in which Spark commits or aborts. The rows are already written, so an error here does not
 fail the write.
 """
 
@@ -115,7 +115,7 @@ def _name(query: str | None, batch: int | None, report: dict[str, object]) -> st
 
 
 def _skipped(reported: ReportedWrite) -> bool:
-    """Return whether an exactly-once write was skipped as committed before: the earlier report has its counts."""
+    """Return whether an exactly-once write was skipped, because it was committed before. The earlier report has its counts."""
     return bool(reported.exactly_once and reported.exactly_once["skipped"])
 
 

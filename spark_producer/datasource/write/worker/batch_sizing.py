@@ -20,8 +20,8 @@ def bytes_to_gather(partitions: int, batch_size: int) -> int:
 def gather(batches: Iterator[pa.RecordBatch], wanted: Callable[[], int]) -> Iterator[pa.RecordBatch]:
     """Join Arrow batches until they have `wanted()` bytes, which may change from one batch to the next.
 
-    With few partitions, or large rows, every Arrow batch is passed on as it is. While the next batch is read, only those that
-    are being gathered are held.
+    With few partitions, or large rows, every Arrow batch is passed on as it is. While the next batch is read, only the
+    batches that are being joined stay in memory.
     """
     held: list[pa.RecordBatch] = []
     held_bytes = 0

@@ -41,7 +41,7 @@ class JvmConnection:
             return False
 
     def answered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield `batches`, and acknowledge at once before each is read. No batch is held while the next is read."""
+        """Yield `batches`, and acknowledge at once before each is read. No batch stays in memory while the next is read."""
         self.answer_at_once()
         for batch in batches:
             yield batch

@@ -1,6 +1,6 @@
-"""A checksum of the rows of a micro-batch: the sum of the hashes of their values, whatever their order and tasks.
+"""The checksum of a micro-batch: the sum of the hashes of its rows' values, which does not depend on their order or tasks.
 
-A batch that Spark plans again may have as many rows as before, but others: those of a file that came late, in place of another.
+It detects other rows where their number is the same: a source may replay a micro-batch with another file than the first time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _MIX = 0x9E3779B97F4A7C15
 _MASK_64 = (1 << 64) - 1
 
 ArrowArray: TypeAlias = Any
-"""An array of any type: each has its own methods."""
+"""An Arrow array of any type; Arrow's stubs have no common class with the methods used here."""
 
 
 class HashedBatches:
-    """Batches whose rows are hashed as they are taken. `content` is the sum of those so far, and None without `hashes`."""
+    """An iterator that adds the checksum of each batch to `content` before it yields the batch; `content` is None without
+    `hashes`."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], *, hashes: bool) -> None:
         self._batches = batches
@@ -39,9 +40,9 @@ class HashedBatches:
 
 
 def content_of(batch: pa.RecordBatch) -> int:
-    """Return the sum of the hashes of a batch's values, and of the keys of rows without one, modulo 2**63.
+    """Return the checksum of a batch, modulo 2**63: of each row its value is hashed, or its key if the value is null.
 
-    The order of rows does not matter. Other columns do not count, since queries often add new values there, such as times.
+    Other columns do not count, since queries often put new values there in each attempt, such as the current time.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     value, key = columns.get("value"), columns.get("key")
@@ -58,7 +59,7 @@ def _seed(name: str) -> int:
 
 
 def _of(array: ArrowArray, seed: int) -> int:
-    """Return the sum of the hashes of the values of a column that are not null, and of their number."""
+    """Return the sum of the hashes of a column's non-null values, plus their number times `seed`."""
     count: int = len(array) - array.null_count
     return count * seed + _values(array, seed) & _MASK_64
 
@@ -110,7 +111,7 @@ def _uint64s(array: ArrowArray) -> npt.NDArray[np.uint64]:
 
 
 def _sum(hashes: npt.NDArray[np.uint64], seed: int) -> int:
-    """Mix each hash with the seed, so that sums of other values differ, and return the sum."""
+    """Return the sum of the hashes, each mixed with the seed, so that the same value in another field adds another number."""
     mixed = (hashes ^ np.uint64(seed)) * np.uint64(_MIX)
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""A file without a name, in which a task gathers its rows first, so that its transaction is open only while they are sent."""
+"""The spool file of a task: rows are gathered in it, so that the transaction is open only while they are sent."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pyarrow as pa
 from spark_producer.errors import PyProducerError
 
 _FOLDERS = "SPARK_LOCAL_DIRS"
-"""The environment variable with the folders of `spark.local.dir`, separated by commas, which Spark sets for its workers."""
+"""The environment variable that Spark sets for its workers: the directories of `spark.local.dir`, separated by commas."""
 
 
 class Spool:
-    """Arrow batches of one schema, in a file that only this process can read and that ends with it.
+    """A file of Arrow batches with one schema. Without a name, only this process can read it, and it ends with the process.
 
     Raises (all methods):
         PyProducerError: the file system refuses, for example because it is full.
@@ -42,14 +42,13 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Give the room of the file back. It may be called twice."""
-        with contextlib.suppress(
-            OSError
-        ):  # what cannot be written is not needed any more; the file is closed all the same
+        """Close the file, which frees its disk space. A second call does nothing."""
+        # The file is closed even if its last bytes cannot be written, and they are not needed any more.
+        with contextlib.suppress(OSError):
             self._file.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Append a batch; of a slice only its own rows are written."""
+        """Append a batch. If it is a slice, only the rows of the slice are written."""
         try:
             if self._writer is None:
                 self._writer = pa.ipc.new_stream(self._file, batch.schema)
@@ -59,7 +58,7 @@ class Spool:
         self.rows += batch.num_rows
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all batches in the order in which they came. Nothing can be added any more."""
+        """Yield all batches in the order of `add`, which must not be called any more."""
         if self._writer is None:
             return
         try:
@@ -77,6 +76,6 @@ class Spool:
 
     def _refused(self, error: OSError) -> PyProducerError:
         return PyProducerError(
-            f"the rows of a task cannot be spooled in {self.folder} (spark.local.dir): {error.strerror or error}. Make room "
-            "there, name another folder, or set exactlyOnceSpoolToDisk to false"
+            f"the rows of a task cannot be spooled in {self.folder} (spark.local.dir): {error.strerror or error}. Free space "
+            "there, name another directory, or set exactlyOnceSpoolToDisk to false"
         )

@@ -26,7 +26,7 @@ from spark_producer.datasource.write.worker.task_writer import task_rows
 from spark_producer.producer import Producer, parts_of
 
 WARNED = ".pyproducer-warned-of-kernel"
-"""Name of the file that marks, for all workers of an executor, that the warning of the portable kernel was logged."""
+"""Name of the file by which the workers of an executor know that one of them has warned of the portable kernel."""
 
 _producers = ProducerCache()
 """The producers of this Python worker, which runs one task at a time."""
@@ -35,13 +35,13 @@ _producers = ProducerCache()
 def write_task(
     settings: TaskSettings, batches: Iterator[pa.RecordBatch], producers: ProducerCache = _producers
 ) -> TaskReport:
-    """Write all rows and wait for their acknowledgement. The producer is one of `producers`, by default of this worker's.
+    """Write all rows, wait for their acknowledgement, and return the commit message. The producer comes from `producers`.
 
-    In an exactly-once write the rows wait for the driver's commit then, in the report or in a transaction.
+    In an exactly-once write the rows are not visible yet: the driver commits them, in the report or in an open transaction.
 
     Raises:
-        Whatever `Producer.send_batch` and `flush`, or `write_exactly_once`, raise. The producer is then closed, and the next
-        task of its sink gets a new one; the producers of other sinks stay.
+        The errors of `Producer.send_batch` and `flush`, or of `write_exactly_once`. The producer is then closed, and the
+        next task of its sink gets a new one; the producers of other sinks stay.
     """
     jvm = JvmConnection()
     gc_freeze_on_second_task()
@@ -53,7 +53,7 @@ def write_task(
         report = _write_at_least_once(config, settings, rows, producers)
     else:
         from spark_producer.datasource.write.worker.exactly_once_task import (
-            write_exactly_once,  # only those who ask for it pay
+            write_exactly_once,  # imported here: other writes do not need it
         )
 
         report = write_exactly_once(settings, config, settings.handle, rows, producers)
@@ -62,20 +62,20 @@ def write_task(
 
 
 def _warn_of_kernel() -> None:
-    """Warn if the portable kernel is in use: once per application on each executor, and not in each of its workers."""
+    """Warn if the portable kernel is in use. Only one worker of each executor logs it."""
     if kernel.LOADED.problem and _is_first_of_executor():
         kernel.warn_once()
 
 
 def _is_first_of_executor() -> bool:
-    """Return whether no other worker of this executor has called this, by a file in the application's folder."""
+    """Return whether this is the first call on this executor. A file in the application's directory records it."""
     from pathlib import Path  # imported here: with the compiled kernel no worker needs it
 
     try:
         Path(SparkFiles.getRootDirectory(), WARNED).touch(exist_ok=False)
     except FileExistsError:
         return False
-    except (OSError, AssertionError, TypeError):  # the disk takes no file, or Spark is not running
+    except (OSError, AssertionError, TypeError):  # the file cannot be created, or Spark is not running
         return True
     return True
 
@@ -99,7 +99,7 @@ def _write_at_least_once(
 
 
 def worker_config(settings: TaskSettings) -> ProducerConfig:
-    """Return the configuration as a task uses it: with the memory that its worker can have, unless that was set."""
+    """Return the configuration of a task. Its `buffer.memory`, if it is not set, is the default for this worker."""
     context = TaskContext.get() if settings.buffer_memory_unset else None
     if context is None:
         return settings.config

@@ -87,7 +87,7 @@ class TransactionWriter:
         self._spool: Spool | None = None
 
     def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Append all rows, and begin the transaction if they are too many for the driver."""
+        """Append all rows. If they are too many to be inline rows, begin the transaction."""
         started = self._clock()
         self._transactions.hold()
         for piece in pieces(gather(batches, self._rows.wanted)):
@@ -175,7 +175,7 @@ class TransactionWriter:
                 hint = ", or raise kafka.buffer.memory, which ended before rows could be spooled"
             raise ExactlyOnceError(
                 f"the transaction of a task is open for {seconds:.0f} s, more than two thirds of "
-                f"kafka.transaction.timeout.ms ({limit:g} s), and the driver needs the rest to commit it. Nothing of it is "
-                "visible. Raise that option (up to the brokers' transaction.max.timeout.ms), write less in one batch"
+                f"kafka.transaction.timeout.ms ({limit:g} s), of which the driver needs a third for the commit. Its rows "
+                "are not visible. Raise that option (up to the brokers' transaction.max.timeout.ms), write less in one batch"
                 + (hint if self._spool is None else "")
             )

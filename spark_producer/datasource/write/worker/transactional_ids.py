@@ -14,7 +14,7 @@ from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.names import task_id
 
 MAX_IDS_PER_SINK = 1000
-"""Maximum number of ids of one sink in a worker: of tasks with a transaction that one worker runs in one batch."""
+"""Maximum number of ids of one sink in a worker. Each task of a batch that this worker runs with a transaction needs one."""
 
 
 class SinkKey(NamedTuple):

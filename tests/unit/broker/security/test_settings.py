@@ -36,8 +36,8 @@ def test_a_protocol_is_written_in_any_case_and_the_strongest_mechanism_comes_fir
         ({"protocol": "SSL", "certificate": "x", "mechanisms": ("PLAIN",)}, "of no use with SSL"),
         ({"max_session_ms": 1}, "of no use with PLAINTEXT"),
         ({"protocol": "SASL_PLAINTEXT", "users": SOME, "mechanisms": ("GSSAPI",)}, "SASL mechanism 'GSSAPI'"),
-        ({"protocol": "SASL_PLAINTEXT"}, "without users: give users"),
-        ({"protocol": "SASL_PLAINTEXT", "users": Users({})}, "without users: give users"),
+        ({"protocol": "SASL_PLAINTEXT"}, "there are no users. Give users"),
+        ({"protocol": "SASL_PLAINTEXT", "users": Users({})}, "there are no users. Give users"),
         (
             {"protocol": "SASL_PLAINTEXT", "users": SOME, "mechanisms": ("OAUTHBEARER",)},
             "are of no use with OAUTHBEARER",

@@ -43,7 +43,7 @@ MIN_GROUP_END: Final = HEADER_SIZE + FORCED.size
 
 
 class Acknowledged(Enum):
-    """When the records of a file were acknowledged; UNKNOWN in files of earlier versions."""
+    """The time at which records of a file were acknowledged: before or after a force. UNKNOWN in files of earlier versions."""
 
     UNKNOWN = 0
     FORCED = 1
@@ -51,7 +51,7 @@ class Acknowledged(Enum):
 
 
 class FileOrigin(NamedTuple):
-    """How a file was written.
+    """The circumstances in which a file was written.
 
     acknowledged: when its records were acknowledged.
     boot_id: boot id of the machine (`FileOps.boot_id`).

@@ -177,7 +177,7 @@ class _FileReplay:
             used > position and self._reader.first is not None
         ):  # else the process died while it created the file, before any record
             logger.warning(
-                "%s: cut off the last %d bytes, from byte %d on, an incomplete group of records as a crash leaves it. %s",
+                "%s: the last %d bytes, from byte %d on, are cut off. A crash left an incomplete group of records there. %s",
                 *(self._reader.path, used - position, position, self._copied(used)),
             )
         self._reader.end_at(position)

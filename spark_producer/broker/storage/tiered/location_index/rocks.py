@@ -33,7 +33,8 @@ _CHUNK: Final = 1000
 class RocksIndex:
     """A `LocationIndex` in the directory `index.rocks`.
 
-    Deleted rows are hidden at once, and removed by `compact`: they must exist after a crash before the catalog is stored.
+    Deleted rows are hidden at once, but removed only by `compact`: they are needed again after a crash that comes before the
+    next store of the catalog.
     """
 
     def __init__(self, directory: Path, cache_bytes: int) -> None:

@@ -76,7 +76,7 @@ def test_after_another_start_of_the_machine_what_was_never_forced_may_be_there_i
         assert replayed(disk) == expected(range(4))
     (callbacks,) = caplog.messages
     used = len(before.rstrip(b"\0"))
-    assert f"{FIRST}: cut off the last {used - 5 * BLOCK} bytes, from byte {5 * BLOCK} on," in callbacks
+    assert f"{FIRST}: the last {used - 5 * BLOCK} bytes, from byte {5 * BLOCK} on, are cut off" in callbacks
     assert f"A copy of the file as it was is {FIRST}.damaged" in callbacks
     assert disk.content(DIRECTORY / "1.txn.damaged") == before[:used]
 
@@ -89,7 +89,7 @@ def test_a_torn_end_is_cut_off_and_logged_and_kept(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         assert replayed(disk) == expected(range(9))
     (callbacks,) = caplog.messages
-    assert "an incomplete group of records as a crash leaves it" in callbacks
+    assert "A crash left an incomplete group of records there" in callbacks
     assert disk.content(DIRECTORY / "1.txn.damaged") == whole[:cut].rstrip(b"\0")
     caplog.clear()
     assert replayed(disk) == expected(range(9))
