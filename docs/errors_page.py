@@ -126,7 +126,7 @@ Of `pyproducer` and of the jobs:
 NEVER, LATER = "", "yes"
 
 ADVICE: dict[str, tuple[str, str]] = {
-    "PyProducerError": (NEVER, "What the message says."),
+    "PyProducerError": (NEVER, ""),
     "ConfigError": (NEVER, "Correct the named [option](options.md)."),
     "SchemaError": (NEVER, "Rename, cast or drop the [column](columns.md), or make the columns with `as_records`."),
     "RecordError": (
@@ -188,9 +188,9 @@ ADVICE: dict[str, tuple[str, str]] = {
     ),
     "TransactionAborted": (LATER, "Write the rows again."),
     "TransactionTimeout": (LATER, "Repeat the call: it gets the result."),
-    "CommitError": (NEVER, "What the message says."),
-    "ExactlyOnceError": ("[kinds](#kinds-of-exactlyonceerror)", "What the message says."),
-    "BrokerError": ("[codes](#error-codes-of-brokers)", "What the code says."),
+    "CommitError": (NEVER, ""),
+    "ExactlyOnceError": ("[kinds](#kinds-of-exactlyonceerror)", ""),
+    "BrokerError": ("[codes](#error-codes-of-brokers)", ""),
     "RecordsRefused": (
         NEVER,
         "Correct `error.rows`, or set [`deadLetterTopic`](dead_letters.md).",
