@@ -46,7 +46,7 @@ class PreparedTransaction(NamedTuple):
     started_ms: int
 
 
-class HeldBatch(NamedTuple):
+class DeferredBatch(NamedTuple):
     """A record batch as sent in a transaction, without producer id, epoch, sequence, and the CRC over them."""
 
     topic: str
@@ -102,13 +102,13 @@ class Transactions:
         self._wakeup()
 
     def check_may_flush(self) -> None:
-        """Check that a flush would not wait for held rows.
+        """Check that a flush would not wait for rows of a deferred transaction.
 
         Raises:
-            IllegalState: rows are held.
+            IllegalState: the transaction is deferred.
         """
-        if self._manager.state is TxnState.HELD:
-            raise IllegalState("flush() would wait for ever: the rows are held until release() or prepare()")
+        if self._manager.state is TxnState.DEFERRED:
+            raise IllegalState("flush() would wait for ever: the transaction is deferred until release() or prepare()")
 
     # --- as in Kafka's producer -------------------------------------------------------------------------------------
 
@@ -175,35 +175,35 @@ class Transactions:
 
     # --- for the sink -----------------------------------------------------------------------------------------------
 
-    def hold(self) -> None:
-        """Hold rows from now on: they are queued and not sent, and no transaction is begun.
+    def begin_deferred(self) -> None:
+        """Begin a deferred transaction: rows are queued from now on, but not sent, until `release` begins the transaction.
 
-        The hold ends automatically, as with `release`, when a thread waits for memory.
+        It begins automatically, as with `release`, when a thread waits for memory.
         """
-        self._run(TxnCall.HOLD)
+        self._run(TxnCall.DEFER)
 
     @property
-    def holding(self) -> bool:
-        """Whether rows are held now."""
-        return self._manager.state is TxnState.HELD
+    def is_deferred(self) -> bool:
+        """Whether the transaction is deferred now."""
+        return self._manager.state is TxnState.DEFERRED
 
-    def held_bytes(self) -> int:
+    def deferred_bytes(self) -> int:
         """Return the bytes of the waiting batches. Open batches count with their size before compression."""
         return self._accumulator.waiting_bytes()
 
-    def take_held(self) -> list[HeldBatch] | None:
-        """Return the held batches, remove them from the producer, and end the hold; None if the hold has already ended."""
+    def take_deferred(self) -> list[DeferredBatch] | None:
+        """Remove the batches of the deferred transaction and return them, without a transaction; None if it has begun already."""
         self._accumulator.close_open()
-        if not self.holding:
+        if not self.is_deferred:
             return None
         found = cast(list[tuple[TopicPartition, int, bytes]] | None, self._run(TxnCall.TAKE))
-        if found is None:  # the hold has ended meanwhile
+        if found is None:  # the transaction has begun meanwhile
             return None
         self._restart_partitioner()
-        return [HeldBatch(*tp, records, data) for tp, records, data in found]
+        return [DeferredBatch(*tp, records, data) for tp, records, data in found]
 
     def release(self) -> None:
-        """End the hold: a transaction with its own epoch begins, and the rows are sent in it. It does not wait."""
+        """Begin the deferred transaction, with its own epoch, and send the rows in it. It does not wait."""
         self._run(TxnCall.RELEASE)
 
     def prepare(self) -> PreparedTransaction:
@@ -212,7 +212,7 @@ class Transactions:
         Raises:
             TransactionAbortable: rows are missing in the transaction.
         """
-        if self._manager.state is TxnState.HELD:
+        if self._manager.state is TxnState.DEFERRED:
             self.release()
         self._accumulator.flush()
         self._restart_partitioner()

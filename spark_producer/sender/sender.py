@@ -130,7 +130,9 @@ class Sender:
 
     def _find_leaders(self, topics: Set[str], not_admitted: Set[TopicPartition], now: float) -> None:
         """Request the leaders of partitions that have none, and fail the batches of partitions that no longer exist."""
-        if self.transactions is not None and not self.transactions.expires:  # the rows are held, and need no leader yet
+        if (
+            self.transactions is not None and not self.transactions.expires
+        ):  # the transaction is deferred, and its rows need no leader yet
             not_admitted = frozenset()
         leader_of = self.metadata.cluster.leader_of
         topics = topics | {tp.topic for tp in not_admitted if leader_of(tp)[0] == NO_LEADER}

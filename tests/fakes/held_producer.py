@@ -32,13 +32,13 @@ class PreparedDouble(NamedTuple):
 
 
 class HeldTransactions:
-    """The transactions of the double. `calls` has the calls in order; `memory` is the most bytes that can be held back."""
+    """The transactions of the double. `calls` has the calls in order; `memory` is the most bytes that can be deferred."""
 
     def __init__(self, transactional_id: str, memory: int) -> None:
         self.transactional_id = transactional_id
         self.calls: list[str] = []
         self.held_rows = self.sent_rows = 0
-        self.holding = self.open = False
+        self.is_deferred = self.open = False
         self.epoch = -1
         self.refuses: Exception | None = None
         """The error that the next call of `prepare` raises."""
@@ -46,38 +46,38 @@ class HeldTransactions:
 
     def take(self, rows: int) -> None:
         """Queue rows, as `send_batch` does."""
-        if not self.holding and not self.open:
+        if not self.is_deferred and not self.open:
             raise IllegalState("no transaction is open")
-        if self.holding:
+        if self.is_deferred:
             self.held_rows += rows
-            if self.held_bytes() > self._memory:
+            if self.deferred_bytes() > self._memory:
                 self._release()
         else:
             self.sent_rows += rows
 
-    def hold(self) -> None:
-        """Begin to hold rows back."""
-        if self.holding or self.open:
-            raise IllegalState("hold in a transaction")
-        self.calls.append("hold")
-        self.holding, self.held_rows, self.sent_rows = True, 0, 0
+    def begin_deferred(self) -> None:
+        """Begin a deferred transaction."""
+        if self.is_deferred or self.open:
+            raise IllegalState("begin_deferred in a transaction")
+        self.calls.append("begin_deferred")
+        self.is_deferred, self.held_rows, self.sent_rows = True, 0, 0
 
-    def held_bytes(self) -> int:
-        """Return the bytes that are held back."""
+    def deferred_bytes(self) -> int:
+        """Return the bytes of the deferred transaction."""
         return self.held_rows * ROW_BYTES
 
-    def take_held(self) -> list[tuple[str, int, int, bytes]] | None:
-        """Return all batches, and hold no more; None if the hold has ended by itself."""
-        if not self.holding:
+    def take_deferred(self) -> list[tuple[str, int, int, bytes]] | None:
+        """Return all batches of the deferred transaction, and end it; None if it has begun already."""
+        if not self.is_deferred:
             return None
-        self.calls.append("take_held")
-        self.holding = False
-        return [("t", 0, self.held_rows, bytes(self.held_bytes()))] if self.held_rows else []
+        self.calls.append("take_deferred")
+        self.is_deferred = False
+        return [("t", 0, self.held_rows, bytes(self.deferred_bytes()))] if self.held_rows else []
 
     def release(self) -> None:
-        """Begin the transaction, and send what is held back."""
-        if not self.holding:
-            raise IllegalState("release without a hold")
+        """Begin the transaction, and send the queued rows."""
+        if not self.is_deferred:
+            raise IllegalState("release without a deferred transaction")
         self.calls.append("release")
         self._release()
 
@@ -95,11 +95,11 @@ class HeldTransactions:
     def try_abort(self) -> bool:
         """End the transaction."""
         self.calls.append("try_abort")
-        self.open = self.holding = False
+        self.open = self.is_deferred = False
         return True
 
     def _release(self) -> None:
-        self.holding, self.open = False, True
+        self.is_deferred, self.open = False, True
         self.epoch += 1
         self.sent_rows = self.held_rows
 
@@ -114,7 +114,7 @@ class HeldPool:
     @property
     def available(self) -> int:
         """Return what is not held."""
-        return self.total - self._transactions.held_bytes()
+        return self.total - self._transactions.deferred_bytes()
 
     def trim(self) -> None:
         """Keep everything."""

@@ -144,13 +144,13 @@ def test_an_end_that_comes_late_ends_no_other_transaction(
 def test_an_end_that_comes_late_does_not_touch_what_was_held(
     proxied: ProxiedBroker, producer: Producer, topic: str
 ) -> None:
-    """Each transaction that begins with a hold has an epoch of its own, so the late end finds a newer one with all brokers."""
+    """Each deferred transaction has an epoch of its own, so the late end finds a newer one with all brokers."""
     transactions = parts_of(producer).transactions
     assert transactions is not None
     proxied.proxy.copy_requests(END_TXN.key)
     late: bytes | None = None
     for number in range(3):
-        transactions.hold()
+        transactions.begin_deferred()
         for partition in range(PARTITIONS):
             producer.send(topic, f"aborted {number}", partition=partition)
         prepared = transactions.prepare()

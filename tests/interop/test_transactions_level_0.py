@@ -51,7 +51,7 @@ def test_our_producer_speaks_in_the_explicit_style_to_it(level_0: KafkaCluster, 
         for number in range(3):
             with producer.transaction():
                 producer.send(topic, f"{number}".encode())
-        transactions.hold()
+        transactions.begin_deferred()
         producer.send(topic, b"prepared, and aborted")
         assert transactions.prepare().transaction_version is TransactionVersion.EXPLICIT
         assert transactions.try_abort()

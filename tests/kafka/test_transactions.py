@@ -176,9 +176,9 @@ def test_held_rows_go_out_in_a_transaction_that_another_producer_ends(
     assert transactions is not None
     epochs, versions = [], []
     for number in range(3):
-        transactions.hold()
+        transactions.begin_deferred()
         producer.send_batch(rows(*[f"{number}{letter}" for letter in "abcd"]), topic=topic)
-        assert transactions.held_bytes() > 100
+        assert transactions.deferred_bytes() > 100
         prepared = transactions.prepare()
         assert sum(span.records for span in prepared.spans) == 4
         versions.append(prepared.transaction_version)
@@ -187,9 +187,9 @@ def test_held_rows_go_out_in_a_transaction_that_another_producer_ends(
         assert transactions.try_abort()
     assert len(set(epochs)) == 3
     assert set(versions) == {TransactionVersion.IMPLICIT if kafka.version == KAFKA_4 else TransactionVersion.EXPLICIT}
-    transactions.hold()
+    transactions.begin_deferred()
     producer.send_batch(rows("kept"), topic=topic)
-    taken = transactions.take_held()
+    taken = transactions.take_deferred()
     assert taken is not None
     assert [batch.records for batch in taken] == [1]
     assert committed(kafka, topic) == []

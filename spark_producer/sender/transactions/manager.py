@@ -61,7 +61,7 @@ class TransactionManager:
         self.transaction_version = TransactionVersion.EXPLICIT
         self.contents = TransactionPartitions()
         self.number = 0
-        """the number of transactions and holds so far; any thread may read it"""
+        """the number of transactions so far, deferred ones included; any thread may read it"""
         self.failure: TransactionAbortable | None = None
         """the error of a transaction that can only be aborted"""
         self.calls: deque[Operation] = deque()
@@ -82,13 +82,13 @@ class TransactionManager:
         self._bumping_epoch = False
         """whether INITIALIZING takes the next epoch after a transaction"""
         self._from_hold = False
-        """whether the transaction began as a hold, so that the next one needs its own epoch"""
+        """whether the transaction was deferred, so that the next one needs its own epoch"""
         self._drainer.admit(NO_PARTITIONS, 0.0)
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
     def check(self) -> int:
-        """Return the `number` of the transaction, or hold, that accepts rows now.
+        """Return the `number` of the transaction, begun or deferred, that accepts rows now.
 
         Raises:
             TransactionAbortable: the transaction can only be aborted. IllegalState: there is none.
@@ -120,8 +120,8 @@ class TransactionManager:
 
     @property
     def expires(self) -> bool:
-        """Whether waiting batches expire. In state HELD they do not."""
-        return self.state is not TxnState.HELD
+        """Whether waiting batches expire. Those of a deferred transaction do not."""
+        return self.state is not TxnState.DEFERRED
 
     @property
     def produce_api(self) -> Api[ProduceRequest, ProduceResponse]:
@@ -161,7 +161,7 @@ class TransactionManager:
             self._execute(self.calls.popleft(), now)
         if self._incomplete.closing and self.state in ACCEPTS_ROWS | {TxnState.ABORTABLE}:
             self._abort(Operation(TxnCall.ABORT), now)
-        if self.state is TxnState.HELD and self._incomplete.starving:
+        if self.state is TxnState.DEFERRED and self._incomplete.starving:
             self._release(now)
         if self.state not in KEEPS_ROWS and len(self._incomplete.nonempty):
             self._drop(now)
@@ -221,19 +221,19 @@ class TransactionManager:
     def _execute_locally(self, operation: Operation, now: float) -> None:
         """Execute a call that needs no broker."""
         call, error = operation.call, None
-        if call in (TxnCall.BEGIN, TxnCall.HOLD) and len(self._incomplete.nonempty):
+        if call in (TxnCall.BEGIN, TxnCall.DEFER) and len(self._incomplete.nonempty):
             self._drop(now)  # rows of a thread that did not wait for the end of the last transaction
-        self.number += call is TxnCall.BEGIN or call is TxnCall.HOLD
+        self.number += call is TxnCall.BEGIN or call is TxnCall.DEFER
         if call is TxnCall.BEGIN:
             self._from_hold = False
             self._open(now)
-        elif call is TxnCall.HOLD:
+        elif call is TxnCall.DEFER:
             self.contents = TransactionPartitions()
             self._from_hold = True
-            self._move(TxnState.HELD)
+            self._move(TxnState.DEFERRED)
         elif call is TxnCall.RELEASE:
             self._release(now)
-        elif call is TxnCall.TAKE and self.state is TxnState.HELD:
+        elif call is TxnCall.TAKE and self.state is TxnState.DEFERRED:
             error_of_rows = TransactionAborted("the record was removed from the producer, to be written elsewhere")
             operation.result = self._completion.take_undrained(TRANSACTIONAL_BIT, error_of_rows, now)
             self._move(TxnState.UNINITIALIZED)
@@ -253,7 +253,7 @@ class TransactionManager:
         )
 
     def _release(self, now: float) -> None:
-        if self.state is TxnState.HELD:
+        if self.state is TxnState.DEFERRED:
             self._incomplete.restart_delivery_timeouts(now)
             self._move(TxnState.OPENING)
 

@@ -1,6 +1,6 @@
 """The states of a transactional producer, the valid transitions, and the calls that each state allows, as tables.
 
-The states are those of Kafka's TransactionManager, and two more: a HELD producer accepts rows and sends nothing, so that its
+The states are those of Kafka's TransactionManager, and two more: a DEFERRED producer accepts rows and sends nothing, so that its
 owner can still decide not to open a transaction; OPENING follows it.
 """
 
@@ -18,8 +18,8 @@ class TxnState(enum.Enum):
     UNINITIALIZED = "not initialized"
     INITIALIZING = "being initialized"
     READY = "outside of a transaction"
-    HELD = "holding its rows"
-    OPENING = "opening the transaction of its held rows"
+    DEFERRED = "deferring its transaction"
+    OPENING = "opening its deferred transaction"
     IN_TRANSACTION = "in a transaction"
     PREPARED = "prepared, and another process ends its transaction"
     COMMITTING = "committing its transaction"
@@ -35,15 +35,15 @@ SOURCES: Mapping[TxnState, frozenset[TxnState]] = {
         {
             TxnState.INITIALIZING,
             TxnState.READY,
-            TxnState.HELD,
+            TxnState.DEFERRED,
             TxnState.PREPARED,
             TxnState.ABORTING,
         }
     ),
     TxnState.INITIALIZING: frozenset({TxnState.UNINITIALIZED, TxnState.COMMITTING, TxnState.ABORTING}),
     TxnState.READY: frozenset({TxnState.INITIALIZING, TxnState.COMMITTING, TxnState.ABORTING}),
-    TxnState.HELD: frozenset({TxnState.UNINITIALIZED, TxnState.READY, TxnState.PREPARED}),
-    TxnState.OPENING: frozenset({TxnState.HELD}),
+    TxnState.DEFERRED: frozenset({TxnState.UNINITIALIZED, TxnState.READY, TxnState.PREPARED}),
+    TxnState.OPENING: frozenset({TxnState.DEFERRED}),
     TxnState.IN_TRANSACTION: frozenset({TxnState.READY, TxnState.OPENING}),
     TxnState.PREPARED: frozenset({TxnState.IN_TRANSACTION, TxnState.OPENING}),
     TxnState.COMMITTING: frozenset({TxnState.IN_TRANSACTION}),
@@ -52,7 +52,7 @@ SOURCES: Mapping[TxnState, frozenset[TxnState]] = {
             TxnState.IN_TRANSACTION,
             TxnState.PREPARED,
             TxnState.ABORTABLE,
-            TxnState.HELD,
+            TxnState.DEFERRED,
             TxnState.OPENING,
         }
     ),
@@ -60,7 +60,7 @@ SOURCES: Mapping[TxnState, frozenset[TxnState]] = {
         {
             TxnState.IN_TRANSACTION,
             TxnState.COMMITTING,
-            TxnState.HELD,
+            TxnState.DEFERRED,
             TxnState.OPENING,
         }
     ),
@@ -69,7 +69,7 @@ SOURCES: Mapping[TxnState, frozenset[TxnState]] = {
 """The states from which each state may be entered."""
 
 
-ACCEPTS_ROWS = frozenset({TxnState.HELD, TxnState.OPENING, TxnState.IN_TRANSACTION})
+ACCEPTS_ROWS = frozenset({TxnState.DEFERRED, TxnState.OPENING, TxnState.IN_TRANSACTION})
 """The states in which rows may be queued."""
 
 KEEPS_ROWS = ACCEPTS_ROWS | {TxnState.COMMITTING}
@@ -97,8 +97,8 @@ class TxnCall(enum.Enum):
     OFFSETS = "send_offsets_to_transaction"
     COMMIT = "commit_transaction"
     ABORT = "abort_transaction"
-    HOLD = "hold"
-    TAKE = "take_held"
+    DEFER = "begin_deferred"
+    TAKE = "take_deferred"
     RELEASE = "release"
     PREPARE = "prepare"
     RENEW = "renew"
@@ -126,14 +126,14 @@ ALLOWED: Mapping[TxnCall, frozenset[TxnState]] = {
     TxnCall.MARK_ABORTABLE: _ALL,
     TxnCall.ABORT: frozenset(
         {
-            TxnState.HELD,
+            TxnState.DEFERRED,
             TxnState.OPENING,
             TxnState.IN_TRANSACTION,
             TxnState.ABORTABLE,
         }
     ),
-    TxnCall.HOLD: _OUTSIDE,
-    TxnCall.TAKE: ACCEPTS_ROWS,  # the hold may have ended automatically
+    TxnCall.DEFER: _OUTSIDE,
+    TxnCall.TAKE: ACCEPTS_ROWS,  # the transaction may have begun automatically
     TxnCall.RELEASE: ACCEPTS_ROWS,
     TxnCall.PREPARE: frozenset({TxnState.IN_TRANSACTION, TxnState.OPENING}),  # without rows it need not be open
     TxnCall.RENEW: _OUTSIDE,

@@ -320,10 +320,10 @@ def test_kp14_threads_that_send_offsets_at_once_send_their_own(cluster: Scripted
 def test_kp12_tm33_a_prepared_producer_refuses_all_but_its_owner(cluster: ScriptedCluster) -> None:
     producer = transactional(cluster)
     transactions = transactions_of(producer)
-    transactions.hold()
+    transactions.begin_deferred()
     producer.send_batch(rows("a", "b"), topic="t")
     assert "init" not in cluster.names
-    with pytest.raises(IllegalState, match="rows are held"):
+    with pytest.raises(IllegalState, match="the transaction is deferred"):
         producer.flush()
     prepared = transactions.prepare()
     assert (prepared.transactional_id, [span.records for span in prepared.spans]) == (TID, [2])
@@ -333,17 +333,17 @@ def test_kp12_tm33_a_prepared_producer_refuses_all_but_its_owner(cluster: Script
         producer.abort_transaction,
         lambda: producer.send("t", "c"),
         lambda: producer.send_batch(rows("c"), topic="t"),
-        transactions.take_held,
+        transactions.take_deferred,
     ):
-        if call == transactions.take_held:
+        if call == transactions.take_deferred:
             assert call() is None
             continue
         with pytest.raises(IllegalState):
             call()
     transactions.renew()
-    transactions.hold()
+    transactions.begin_deferred()
     producer.send("t", "c")
-    taken = transactions.take_held()
+    taken = transactions.take_deferred()
     assert taken is not None
     assert [(batch.topic, batch.partition, batch.records) for batch in taken] == [("t", 0, 1)]
     producer.close()
@@ -353,14 +353,14 @@ def test_kp12_tm33_a_prepared_producer_refuses_all_but_its_owner(cluster: Script
 def test_giving_up_raises_nothing_and_says_whether_it_is_done(cluster: ScriptedCluster) -> None:
     producer = transactional(cluster)
     transactions = transactions_of(producer)
-    transactions.hold()
+    transactions.begin_deferred()
     producer.send("t", "a")
     transactions.prepare()
     cluster.holding_apis.add("abort")
     assert transactions.try_abort(0.01) is False
     cluster.release_apis()
     assert transactions.try_abort() is True
-    transactions.hold()
+    transactions.begin_deferred()
     transactions.release()
     cluster.codes["init"] = [90]
     wait_until(lambda: parts_of(producer).failed or "init" in cluster.names[-1:], "it is asked")

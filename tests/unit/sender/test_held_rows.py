@@ -21,7 +21,7 @@ PLACES = [TopicPartition(TOPIC, partition) for partition in range(3)]
 def held(*, implicit: bool = False, **options: object) -> TransactionFakes:
     """Three batches in two partitions, held back."""
     made = transaction_fakes(implicit=implicit, **options)
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.made.batches(b"a", b"b")
     made.made.batches(b"c", partition=2)
     made.run()
@@ -63,7 +63,7 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
     backlog = made.made.fakes.incomplete
     assert (backlog.idle, backlog.failure) == (True, None)
     assert made.made.fakes.pool.available == made.made.fakes.pool.total
-    assert made.do(TxnCall.HOLD).error is None
+    assert made.do(TxnCall.DEFER).error is None
 
 
 @pytest.mark.parametrize("implicit", [False, True])
@@ -87,7 +87,7 @@ def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_i
     made.do(TxnCall.RELEASE)
     prepared(made)
     made.sent.clear()
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.made.batches(b"e")
     made.do(TxnCall.RELEASE)
     second = prepared(made)
@@ -100,7 +100,7 @@ def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_i
 
 def test_tm33_without_rows_there_is_nothing_to_end() -> None:
     made = transaction_fakes()
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.do(TxnCall.RELEASE)
     empty = prepared(made)
     assert (empty.spans, empty.began_at) == ((), None)
@@ -113,7 +113,7 @@ def test_tm33_without_rows_there_is_nothing_to_end() -> None:
 def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
     made = transaction_fakes()
     made.holding.add("init")
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.do(TxnCall.RELEASE)
     assert prepared(made).spans == ()
     assert made.do(TxnCall.RENEW).error is None
@@ -121,7 +121,7 @@ def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
     made.holding.clear()
     made.answer_held()
     made.run()
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.made.batches(b"a")
     made.do(TxnCall.RELEASE)
     later = prepared(made)
@@ -148,7 +148,7 @@ def test_a_hold_that_ends_while_its_rows_are_asked_for_leaves_them_in_the_transa
 
 def test_a_transaction_that_did_not_begin_as_a_hold_may_be_followed_by_the_next_at_once() -> None:
     made = transaction_fakes()
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.do(TxnCall.TAKE)
     made.begin()
     made.made.batches(b"a")
@@ -232,7 +232,7 @@ def test_giving_up_leaves_a_producer_that_can_hold_again_wherever_it_was(at: str
         assert made.do(TxnCall.TRY_ABORT).error is None
     assert "abort" not in made.sent
     assert made.made.fakes.incomplete.idle
-    assert made.do(TxnCall.HOLD).error is None
+    assert made.do(TxnCall.DEFER).error is None
     made.made.batches(b"z")
     made.do(TxnCall.RELEASE)
     assert [span.records for span in prepared(made).spans] == [1]
@@ -250,14 +250,14 @@ def test_a_producer_that_closes_while_it_is_prepared_leaves_the_transaction_to_i
 
 def test_a_partition_that_was_ready_before_the_hold_sends_nothing_while_it_lasts() -> None:
     made = transaction_fakes()
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.do(TxnCall.RELEASE)
     made.made.network.unready.add(2)
     made.made.batches(b"a", partition=2)
     made.run(seconds=0.0)
     assert made.sent[-1] == "add 2"
     assert made.do(TxnCall.TRY_ABORT).error is None
-    made.do(TxnCall.HOLD)
+    made.do(TxnCall.DEFER)
     made.made.batches(b"b", partition=2)
     made.made.network.unready.clear()
     made.run()

@@ -1,4 +1,4 @@
-"""Writes the rows of one task in a transaction: they are held back first, and then sent, perhaps from a spool file."""
+"""Writes the rows of one task in a transaction, which is deferred at first. Its rows may go through a spool file."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ class TransactionWriter:
         self._may_spool = sink.exactly_once_spool_to_disk != "false"
         self._clock = clock
         self._began: float | None = None
-        """The time at which the transaction began; None while rows are held back."""
+        """The time at which the transaction began; None while it is deferred."""
         self._spool: Spool | None = None
 
     def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Append all rows. If they are too many to be inline rows, begin the transaction."""
         started = self._clock()
-        self._transactions.hold()
+        self._transactions.begin_deferred()
         for piece in pieces(gather(batches, self._rows.wanted)):
             if self._spool is not None:
                 self._spool.add(piece)
@@ -114,13 +114,13 @@ class TransactionWriter:
 
     def take_inline(self) -> tuple[EncodedBatch, ...] | None:
         """Return the encoded rows if they are within the limit; None if they are in the open transaction."""
-        held = self._transactions.take_held() if self._began is None and not self._must_begin() else None
-        return None if held is None else tuple(EncodedBatch(*batch) for batch in held)
+        batches = self._transactions.take_deferred() if self._began is None and not self._must_begin() else None
+        return None if batches is None else tuple(EncodedBatch(*batch) for batch in batches)
 
     def prepare(self) -> PreparedTransaction:
         """Wait until all rows are acknowledged, and leave the transaction open for the driver."""
         if self._rows.may_come_back:
-            if self._transactions.holding:
+            if self._transactions.is_deferred:
                 self._transactions.release()
             self._rows.flush()
         prepared = self._transactions.prepare()
@@ -129,12 +129,12 @@ class TransactionWriter:
 
     def abort(self) -> None:
         """Abort the transaction after an error, if the brokers answer. Raises nothing."""
-        if not self._transactions.holding:
+        if not self._transactions.is_deferred:
             self._transactions.try_abort()
 
     def _must_begin(self) -> bool:
-        """Return whether rows are held that the driver must not get."""
-        return self._rows.may_be_refused and self._transactions.held_bytes() > 0
+        """Return whether the deferred rows must not go to the driver, since brokers may reject some."""
+        return self._rows.may_be_refused and self._transactions.deferred_bytes() > 0
 
     def close(self) -> None:
         """Remove the spool file, if there is one."""
@@ -145,7 +145,7 @@ class TransactionWriter:
         before = self._clock()
         self._rows.send(piece)
         if (
-            self._began is None and not self._transactions.holding
+            self._began is None and not self._transactions.is_deferred
         ):  # the producer ran out of memory, and released the rows
             self._began = before
         self._check_time()
@@ -154,7 +154,7 @@ class TransactionWriter:
         """Begin the transaction, or spool the other rows, once there are too many for the driver. They came in `seconds`."""
         spools = self._always_spools or (self._may_spool and seconds >= SLOW_INPUT)
         pool = self._parts.pool
-        too_many = self._transactions.held_bytes() > self._limit
+        too_many = self._transactions.deferred_bytes() > self._limit
         if spools and (too_many or pool.available < pool.total * (1 - MEMORY_TO_HOLD)):
             self._spool = Spool()
         elif too_many:

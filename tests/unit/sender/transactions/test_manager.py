@@ -219,7 +219,7 @@ def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: Txn
     made = transaction_fakes()
     made.manager.state = state
     if state in {
-        TxnState.HELD,
+        TxnState.DEFERRED,
         TxnState.OPENING,
         TxnState.IN_TRANSACTION,
     }:

@@ -98,7 +98,7 @@ def test_few_rows_travel_to_the_driver() -> None:
     assert report.outcome.rows == 5000
     assert (report.outcome.query, report.outcome.batch, report.outcome.handle.fencing) == ("q1", 4, FENCING)
     assert report.report == WriteReport({}), "where they will lie is known to the driver alone"
-    assert worker.made[0].transactions.calls == ["hold", "take_held"]
+    assert worker.made[0].transactions.calls == ["begin_deferred", "take_deferred"]
     again = worker.write(rows(1), exactly_once_max_inline_bytes=LIMIT)
     assert isinstance(again.outcome, InlineRows)
     assert len(worker.made) == 1, "no transaction was begun, so the id is free"
@@ -113,7 +113,7 @@ def test_many_rows_get_a_transaction() -> None:
         made.transactions.transactional_id, 4000, 0, TransactionVersion.IMPLICIT, report.outcome.transaction.spans
     )
     assert report.outcome.transaction.spans[0].records == report.report.records == report.outcome.rows == 9001
-    assert made.transactions.calls == ["hold", "release", "prepare"]
+    assert made.transactions.calls == ["begin_deferred", "release", "prepare"]
     assert made.first_rows == [0, 3000, 5001]
     assert not made.closed, "the connections are for the next micro-batch"
 
@@ -132,7 +132,7 @@ def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
 def test_a_hold_that_ends_for_want_of_memory_is_a_transaction() -> None:
     report = (worker := Worker(memory=2000 * ROW_BYTES)).write(rows(3000), exactly_once_max_inline_bytes=LIMIT)
     assert isinstance(report.outcome, PreparedTask)
-    assert worker.made[0].transactions.calls == ["hold", "prepare"]
+    assert worker.made[0].transactions.calls == ["begin_deferred", "prepare"]
 
 
 def test_a_task_takes_the_id_of_a_decided_batch_and_no_other() -> None:
@@ -176,7 +176,7 @@ def test_a_failed_task_gives_its_transaction_up_and_raises_the_first_error() -> 
     with pytest.raises(ValueError, match="row 6000"):
         worker.write(rows(5500, 1000), exactly_once_max_inline_bytes=LIMIT)
     made = worker.made[0]
-    assert made.transactions.calls == ["hold", "release", "try_abort"]
+    assert made.transactions.calls == ["begin_deferred", "release", "try_abort"]
     assert made.closed
     assert not len(worker.producers)
     worker.of_producers = {}
@@ -189,7 +189,7 @@ def test_a_task_that_fails_before_its_transaction_has_nothing_to_give_up() -> No
     worker = Worker(fails_at=0)
     with pytest.raises(ValueError, match="row 0"):
         worker.write(rows(10))
-    assert worker.made[0].transactions.calls == ["hold"]
+    assert worker.made[0].transactions.calls == ["begin_deferred"]
     assert worker.made[0].closed
 
 
@@ -202,7 +202,7 @@ def test_a_task_that_is_killed_gives_its_transaction_up_too() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         (worker := Worker()).write(killed(), exactly_once_max_inline_bytes=0)
-    assert worker.made[0].transactions.calls == ["hold", "release", "try_abort"]
+    assert worker.made[0].transactions.calls == ["begin_deferred", "release", "try_abort"]
     assert worker.made[0].closed
 
 
@@ -222,7 +222,7 @@ def test_a_transaction_that_is_open_for_too_long_ends_the_task() -> None:
             exactly_once_max_inline_bytes=0,
             exactly_once_spool_to_disk="false",
         )
-    assert worker.made[0].transactions.calls == ["hold", "release", "try_abort"]
+    assert worker.made[0].transactions.calls == ["begin_deferred", "release", "try_abort"]
     assert worker.made[0].first_rows == [0, 10, 20, 30]
 
 
@@ -279,7 +279,7 @@ def test_rows_are_spooled_so_that_the_transaction_is_open_only_to_send_them(
     assert report.outcome.rows == report.report.records == 6030
     assert spooled == ([10, 20] if spools else [])
     assert worker.made[0].first_rows == [0, 6000, 6010]
-    assert worker.made[0].transactions.calls == ["hold", "release", "prepare"]
+    assert worker.made[0].transactions.calls == ["begin_deferred", "release", "prepare"]
 
 
 def test_a_spooled_task_may_take_as_long_as_it_likes() -> None:
@@ -316,7 +316,7 @@ def test_a_task_that_spools_does_so_before_memory_ends_however_much_the_driver_w
     given = rows(*[200] * 10, before_each=advance)
     report = worker.write(given, exactly_once_max_inline_bytes=LIMIT, exactly_once_spool_to_disk=spool)
     assert report.report.records == 2000
-    assert worker.made[0].transactions.calls == ["hold", "release", "prepare"]
+    assert worker.made[0].transactions.calls == ["begin_deferred", "release", "prepare"]
 
 
 def test_a_task_that_could_not_spool_is_not_advised_to() -> None:
