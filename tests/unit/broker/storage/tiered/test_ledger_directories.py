@@ -138,7 +138,7 @@ def test_dir2_directories_that_were_exchanged_are_refused(stage: EngineStage) ->
         disk._directories[DIRECTORIES[1]],
         disk._directories[DIRECTORIES[0]],
     )
-    with pytest.raises(ConfigError, match="it belongs to another data directory"):
+    with pytest.raises(ConfigError, match="belongs to another data directory"):
         EngineStage(disk, logs=4, **OUTSIDE)
 
 
