@@ -132,6 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     When a run has several processes, tests that use the same dear fixture stay together in one of them.
     """
     for item in items:
+        item.extra_keyword_matches |= {test_id.lower() for test_id in covered_ids(item)}
         if used_by(item) & TWINS:
             item.add_marker(pytest.mark.nightly)
     left_out = {item: way for item in items if (way := own_run(config, item))}
@@ -158,6 +159,16 @@ def own_run(config: pytest.Config, item: pytest.Item) -> str | None:
     slow = UNIT in item.path.parents and item.get_closest_marker("slow")
     named = "::" in "".join(config.invocation_params.args) or config.option.keyword or config.option.markexpr
     return "--slow" if slow and not (config.option.slow or named) else None
+
+
+def covered_ids(item: pytest.Item) -> Iterator[str]:
+    """The ids of tests/ids.md in the marks of a test: `pytest -k bp4` runs all tests of one."""
+    for mark in item.iter_markers("covers"):
+        for cell in mark.args:
+            first, _, last = cell.partition("–")
+            family = first.rstrip("0123456789")
+            numbers = range(int(first.removeprefix(family)), int(last.removeprefix(family)) + 1) if last else ()
+            yield from (f"{family}{number}" for number in numbers) if last else (first,)
 
 
 def fixtures_of(item: pytest.Item) -> set[str]:

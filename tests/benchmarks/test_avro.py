@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from benchmarks.avro import LABELS, WRITES, encoder_nanoseconds, page
 
 
-def test_com14_the_encoder_is_measured_on_the_rows_of_the_benchmark() -> None:
+@pytest.mark.covers("COM14")
+def test_the_encoder_is_measured_on_the_rows_of_the_benchmark() -> None:
     fields: list[pa.Field[Any]] = [
         pa.field("id", pa.int64()),
         pa.field("delay", pa.int32()),
@@ -23,7 +25,8 @@ def test_com14_the_encoder_is_measured_on_the_rows_of_the_benchmark() -> None:
     assert encoder_nanoseconds(pa.array(rows, kind), rounds=2) > 0
 
 
-def test_com14_what_spark_takes_is_told_apart_from_what_the_encoder_takes() -> None:
+@pytest.mark.covers("COM14")
+def test_what_spark_takes_is_told_apart_from_what_the_encoder_takes() -> None:
     cpu = {"read-binary": 0.2, "read-structs": 0.5, "binary": 1.0, "avro": 1.4, "to_avro": 1.5, "udf": 20.0}
     assert set(cpu) == set(WRITES) == set(LABELS)
     rounds = {name: [taken, 9 * taken, taken] for name, taken in cpu.items()}

@@ -9,7 +9,8 @@ import pytest
 from benchmarks import dead_letters
 
 
-def test_com7_every_scene_is_measured_and_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("COM7")
+def test_every_scene_is_measured_and_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letters, "ROWS", 2000)  # else it takes half a minute
     monkeypatch.setattr(dead_letters, "BATCH_ROWS", 1000)
     out = tmp_path / "page.md"

@@ -97,9 +97,10 @@ def is_cut(proxy: FaultProxy) -> None:
     proxy.resume(Direction.TO_BROKER)
 
 
+@pytest.mark.covers("SN34")
 @pytest.mark.parametrize("the_rest", [arrives, is_cut], ids=lambda rest: rest.__name__)
 @pytest.mark.parametrize("proxied", EMBEDDED_AND_KAFKA_4, indirect=True)
-def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
+def test_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
     proxied: ProxiedBroker, topic: str, the_rest: Callable[[FaultProxy], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts_module, "BufferPool", PoisonedPool)  # a producer has no say in its pool, nor should it

@@ -19,8 +19,9 @@ SHARE = 0.1
 """of the requests, at which a connection is cut"""
 
 
+@pytest.mark.covers("SN14", "SN26")
 @pytest.mark.parametrize("proxied", BROKERS, indirect=True)
-def test_sn14_sn26_random_cuts_lose_and_double_nothing(proxied: ProxiedBroker, topic: str) -> None:
+def test_random_cuts_lose_and_double_nothing(proxied: ProxiedBroker, topic: str) -> None:
     proxied.create_topic(topic, PARTITIONS)
     options: dict[str, object] = {
         "bootstrap.servers": proxied.bootstrap_servers,

@@ -81,8 +81,9 @@ def librdkafka(local: LocalBroker, ca: Path, mechanism: str, password: str = PAS
     return options | {"sasl.username": USER, "sasl.password": password}
 
 
+@pytest.mark.covers("SEC38")
 @pytest.mark.parametrize("mechanism", ON)
-def test_sec38_librdkafka_writes_and_reads(
+def test_librdkafka_writes_and_reads(
     local: LocalBroker, ca: Path, topic: str, mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For longer than a session lasts: it logs in again meanwhile (KIP-368)."""
@@ -106,8 +107,9 @@ def test_sec38_librdkafka_writes_and_reads(
     assert [message.key() for message in got] == [b"%d" % number for number in range(sent)]
 
 
+@pytest.mark.covers("SEC38")
 @pytest.mark.parametrize("mechanism", BY_PASSWORD)
-def test_sec38_librdkafka_with_a_wrong_password(local: LocalBroker, ca: Path, mechanism: str) -> None:
+def test_librdkafka_with_a_wrong_password(local: LocalBroker, ca: Path, mechanism: str) -> None:
     errors: list[KafkaError] = []
     producer = Producer({**librdkafka(local, ca, mechanism, "wrong"), "error_cb": errors.append})
     deadline = time.monotonic() + SECONDS
@@ -130,8 +132,9 @@ def kafka_python(local: LocalBroker, ca: Path, mechanism: str) -> dict[str, Any]
     }
 
 
+@pytest.mark.covers("SEC38")
 @pytest.mark.parametrize("mechanism", BY_PASSWORD)
-def test_sec38_kafka_python_writes_and_reads(local: LocalBroker, ca: Path, topic: str, mechanism: str) -> None:
+def test_kafka_python_writes_and_reads(local: LocalBroker, ca: Path, topic: str, mechanism: str) -> None:
     producer = KafkaProducer(**kafka_python(local, ca, mechanism))
     try:
         sent = [producer.send(topic, b"%d" % number) for number in range(COUNT)]
@@ -169,6 +172,7 @@ def java_options(home: Path, local: LocalBroker, ca: Path, mechanism: str, passw
     return made
 
 
+@pytest.mark.covers("SEC38")
 @pytest.mark.kafka
 @pytest.mark.parametrize(
     ("version", "mechanism"),
@@ -178,7 +182,7 @@ def java_options(home: Path, local: LocalBroker, ca: Path, mechanism: str, passw
         *(pytest.param(KAFKA_39, mechanism, marks=pytest.mark.campaign) for mechanism in ON if mechanism[-3:] != "512"),
     ],
 )
-def test_sec38_java_writes_and_reads(
+def test_java_writes_and_reads(
     local: LocalBroker,
     ca: Path,
     topic: str,
@@ -201,8 +205,9 @@ def test_sec38_java_writes_and_reads(
     assert len([line for line in lines if len(line) == 200 and line.isalpha()]) == 3000
 
 
+@pytest.mark.covers("SEC38")
 @pytest.mark.kafka
-def test_sec38_java_with_a_wrong_password(local: LocalBroker, ca: Path, tmp_path: Path) -> None:
+def test_java_with_a_wrong_password(local: LocalBroker, ca: Path, tmp_path: Path) -> None:
     config = java_options(tmp_path, local, ca, "SCRAM-SHA-512", "wrong")
     address = ("--bootstrap-server", local.bootstrap_servers, "--command-config", str(config))
     with pytest.raises(KafkaFailed, match="SaslAuthenticationException: Authentication failed during authentication"):

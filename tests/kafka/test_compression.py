@@ -73,10 +73,9 @@ def test_the_broker_finds_every_batch_sound_and_compressed(kafka_4: KafkaCluster
     assert set(codecs[:-1]) == {codec}, "the last batch may be too small to get smaller"
 
 
+@pytest.mark.covers("RA19")
 @pytest.mark.kafka
-def test_ra19_a_batch_that_is_too_large_for_the_topic_is_cut_and_written_once(
-    kafka_4: KafkaCluster, topic: str
-) -> None:
+def test_a_batch_that_is_too_large_for_the_topic_is_cut_and_written_once(kafka_4: KafkaCluster, topic: str) -> None:
     """The topic takes 4 KiB compressed; the batches begin with 64 KiB, of which LZ4 leaves about a quarter."""
     kafka_4.create_topic(topic, 1, config={"max.message.bytes": "4096"})
     values = [b'{"order":%d,"state":"paid","by":"card"}' % (n * 7919) for n in range(10_000)]

@@ -69,9 +69,10 @@ def kafka(request: pytest.FixtureRequest) -> KafkaCluster:
     return found
 
 
+@pytest.mark.covers("COM2")
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_com2_eleven_rows_without_key_and_one_out_of_time(
+def test_eleven_rows_without_key_and_one_out_of_time(
     kafka: KafkaCluster, producers: ProducerCache, topic: str, dead: str, client: Client, codec: str
 ) -> None:
     create(kafka, topic, cleanup_policy="compact", message_timestamp_after_max_ms="3600000")
@@ -118,7 +119,8 @@ def test_com2_eleven_rows_without_key_and_one_out_of_time(
     assert {place: found.records for place, found in report.dead_letters.items()} == {(dead, 0): 12}
 
 
-def test_com2_many_batches_in_flight_keep_their_order(
+@pytest.mark.covers("COM2")
+def test_many_batches_in_flight_keep_their_order(
     kafka: KafkaCluster, producers: ProducerCache, topic: str, dead: str
 ) -> None:
     """Batches behind a refused one are refused for the gap that it leaves, and numbered anew."""
@@ -148,8 +150,9 @@ def test_com2_many_batches_in_flight_keep_their_order(
     assert (report.records, report.rejected) == (count - len(bad), len(bad))
 
 
+@pytest.mark.covers("COM1", "COM5")
 @pytest.mark.parametrize("client", CLIENTS)
-def test_com1_com5_rows_that_the_topic_and_its_dead_letter_topic_find_too_large(
+def test_rows_that_the_topic_and_its_dead_letter_topic_find_too_large(
     broker: Broker, producers: ProducerCache, topic: str, dead: str, client: Client
 ) -> None:
     create(broker, topic, max_message_bytes="20000")
@@ -174,7 +177,8 @@ def test_com1_com5_rows_that_the_topic_and_its_dead_letter_topic_find_too_large(
     assert (report.records, report.rejected_by) == (298, {"size": 2})
 
 
-def test_com3_a_dead_letter_topic_that_is_missing_fails_the_write(
+@pytest.mark.covers("COM3")
+def test_a_dead_letter_topic_that_is_missing_fails_the_write(
     broker: Broker, producers: ProducerCache, topic: str
 ) -> None:
     """Its name is one that no broker creates by itself."""
@@ -184,7 +188,8 @@ def test_com3_a_dead_letter_topic_that_is_missing_fails_the_write(
         write(broker, producers, batch, topic, "no/topic", **{"kafka.max.block.ms": 2000})
 
 
-def test_com3_a_dead_letter_topic_that_refuses_a_row_fails_the_write(
+@pytest.mark.covers("COM3")
+def test_a_dead_letter_topic_that_refuses_a_row_fails_the_write(
     kafka: KafkaCluster, producers: ProducerCache, topic: str, dead: str
 ) -> None:
     create(kafka, topic)

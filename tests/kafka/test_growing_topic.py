@@ -35,7 +35,8 @@ def test_an_explicit_partition_that_is_new_is_found_and_one_that_is_not_there_is
     assert sorted((row.partition, row.value) for row in written) == [(0, b"after"), (0, b"before"), (2, b"after")]
 
 
-def test_ky1_keys_follow_the_new_count_at_the_next_metadata(kafka_4: KafkaCluster, topic: str) -> None:
+@pytest.mark.covers("KY1")
+def test_keys_follow_the_new_count_at_the_next_metadata(kafka_4: KafkaCluster, topic: str) -> None:
     """In mid-write, without an error; until then they go by the old count, as with every client."""
     kafka_4.create_topic(topic, 1)
     keys = [f"key {number}" for number in range(50)]

@@ -59,7 +59,8 @@ def rows(*values: str) -> pa.RecordBatch:
     return pa.record_batch({"value": list(values), "key": list(values)})
 
 
-def test_tm8_what_is_committed_is_read_and_what_is_aborted_is_not(
+@pytest.mark.covers("TM8")
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     kafka: KafkaCluster, producer: Producer, topic: str
 ) -> None:
     kafka.create_topic(topic, 3)
@@ -90,7 +91,8 @@ def test_the_example_of_the_page_is_read_whole(kafka: KafkaCluster) -> None:
     assert found.offset == 17
 
 
-def test_tm19_a_newer_producer_fences_the_older_and_ends_its_transaction(
+@pytest.mark.covers("TM19")
+def test_a_newer_producer_fences_the_older_and_ends_its_transaction(
     kafka: KafkaCluster, producer: Producer, name: str, topic: str
 ) -> None:
     kafka.create_topic(topic, 1)
@@ -107,7 +109,8 @@ def test_tm19_a_newer_producer_fences_the_older_and_ends_its_transaction(
     assert committed(kafka, topic) == [b"new"]
 
 
-def test_tm19_a_commit_after_the_transaction_has_timed_out_says_so_with_both(
+@pytest.mark.covers("TM19")
+def test_a_commit_after_the_transaction_has_timed_out_says_so_with_both(
     kafka: KafkaCluster, name: str, topic: str
 ) -> None:
     """3.9 answers PRODUCER_FENCED and 4 answers INVALID_TXN_STATE, for which Java's client has another exception."""
@@ -130,7 +133,8 @@ def test_tm19_a_commit_after_the_transaction_has_timed_out_says_so_with_both(
     assert committed(kafka, topic) == [b"again"]
 
 
-def test_kp13_a_transaction_that_lacks_a_row_cannot_be_committed(
+@pytest.mark.covers("KP13")
+def test_a_transaction_that_lacks_a_row_cannot_be_committed(
     kafka: KafkaCluster, producer: Producer, topic: str
 ) -> None:
     kafka.create_topic(topic, 1)
@@ -153,7 +157,8 @@ def test_kp13_a_transaction_that_lacks_a_row_cannot_be_committed(
     assert committed(kafka, topic) == [b"c"]
 
 
-def test_sn42_an_abort_without_an_error_tells_the_futures_of_rows_that_were_not_sent(
+@pytest.mark.covers("SN42")
+def test_an_abort_without_an_error_tells_the_futures_of_rows_that_were_not_sent(
     kafka: KafkaCluster, name: str, topic: str
 ) -> None:
     kafka.create_topic(topic, 1)

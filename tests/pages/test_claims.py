@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_test_ids import names_in
+from tests.unit.test_test_ids import ids_by_test
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "broker_storage.md").read_text(encoding="utf-8")
@@ -29,6 +29,6 @@ def test_a_claim_has_tests_that_exist_or_a_reason(row: list[str]) -> None:
     for test in tests:
         file, name = test.split("::")
         assert (ROOT / "tests" / file).is_file(), test
-        assert name in names_in(ROOT / "tests" / file), f"there is no {test}"
+        assert name in ids_by_test(ROOT / "tests" / file), f"there is no {test}"
     reason = re.sub(r"`[^`]*`|,", "", row[3]).split()
     assert tests or len(reason) >= MIN_WORDS, f"{row[0]}: neither a test nor a reason"

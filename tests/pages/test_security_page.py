@@ -136,8 +136,9 @@ def test_there_is_a_recipe_for_each_platform() -> None:
     assert set(sections()) == set(RECIPES)
 
 
+@pytest.mark.covers("SEC12")
 @pytest.mark.parametrize("title", RECIPES)
-def test_sec12_a_recipe_says_the_same_to_spark_to_the_producer_and_in_a_file(
+def test_a_recipe_says_the_same_to_spark_to_the_producer_and_in_a_file(
     title: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     section, expected = sections()[title], RECIPES[title]
@@ -160,15 +161,17 @@ def unsecured(config: ProducerConfig) -> dict[str, object]:
     return {name: getattr(config, name) for name in names if not name.startswith(("ssl_", "sasl_", "secrets_"))}
 
 
+@pytest.mark.covers("SEC12")
 @pytest.mark.parametrize("title", RECIPES)
-def test_sec12_the_references_of_a_recipe_are_allowed_by_it(title: str) -> None:
+def test_the_references_of_a_recipe_are_allowed_by_it(title: str) -> None:
     settings = security(of_spark(sections()[title]))
     password = settings.sasl.password if settings.sasl else None
     if password is not None:
         assert resolve(password, settings.allowed_secrets, ENVIRONMENT) in ENVIRONMENT.values()
 
 
-def test_sec12_event_hubs_gets_requests_that_it_takes() -> None:
+@pytest.mark.covers("SEC12")
+def test_event_hubs_gets_requests_that_it_takes() -> None:
     config = of_spark(sections()["Azure Event Hubs"])
     assert config.batch_size < config.max_request_size < 1_046_528
     assert config.sasl_username == "$ConnectionString"

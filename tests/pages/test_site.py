@@ -140,8 +140,9 @@ def pages(site: Path) -> dict[str, Page]:
     return {name: Page(name, path.read_text(encoding="utf-8")) for name, path in found.items()}
 
 
+@pytest.mark.covers("COM25")
 @pytest.mark.slow
-def test_com25_the_site_has_every_page_and_every_notebook(pages: dict[str, Page]) -> None:
+def test_the_site_has_every_page_and_every_notebook(pages: dict[str, Page]) -> None:
     sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
     places = {place_of(source.relative_to(ROOT).as_posix()) for source in sources}
     wanted = {re.sub(r"(README)?\.\w+$", lambda end: "index.html" if end[1] else ".html", place) for place in places}
@@ -149,13 +150,15 @@ def test_com25_the_site_has_every_page_and_every_notebook(pages: dict[str, Page]
     assert {"index.html", "errors.html", "notebooks/partitioners.html", "repository/conf.html"} <= set(pages)
 
 
-def test_com25_no_link_and_no_anchor_is_dead(site: Path, pages: dict[str, Page]) -> None:
+@pytest.mark.covers("COM25")
+def test_no_link_and_no_anchor_is_dead(site: Path, pages: dict[str, Page]) -> None:
     files = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
     assert sum(len(page.links) for page in pages.values()) > 1000
     assert list(dead(pages, files)) == []
 
 
-def test_com25_no_page_loads_anything_from_elsewhere(site: Path, pages: dict[str, Page]) -> None:
+@pytest.mark.covers("COM25")
+def test_no_page_loads_anything_from_elsewhere(site: Path, pages: dict[str, Page]) -> None:
     assert all(page.loaded for page in pages.values()), "each page has a style and a script at least"
     assert foreign([link for page in pages.values() for link in page.loaded]) == []
     for path in [*site.rglob("*.css"), *site.rglob("*.svg")]:
@@ -163,17 +166,20 @@ def test_com25_no_page_loads_anything_from_elsewhere(site: Path, pages: dict[str
         assert foreign([Link(path.name, target) for target in found]) == []
 
 
-def test_com25_nothing_in_a_page_makes_the_theme_fetch_its_diagrams_script(site: Path) -> None:
+@pytest.mark.covers("COM25")
+def test_nothing_in_a_page_makes_the_theme_fetch_its_diagrams_script(site: Path) -> None:
     """Its bundle takes mermaid from elsewhere, on pages with such a diagram."""
     for path in site.rglob("*.html"):
         assert 'class="mermaid"' not in path.read_text(encoding="utf-8"), path.name
 
 
-def test_com25_text_in_angle_brackets_is_shown(pages: dict[str, Page]) -> None:
+@pytest.mark.covers("COM25")
+def test_text_in_angle_brackets_is_shown(pages: dict[str, Page]) -> None:
     assert {name: page.elements - ELEMENTS for name, page in pages.items() if page.elements - ELEMENTS} == {}
 
 
-def test_com25_the_search_needs_no_server(site: Path, pages: dict[str, Page]) -> None:
+@pytest.mark.covers("COM25")
+def test_the_search_needs_no_server(site: Path, pages: dict[str, Page]) -> None:
     index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
     assert index.startswith("var __index = {")
     assert '"location":"options.html"' in index
@@ -181,12 +187,14 @@ def test_com25_the_search_needs_no_server(site: Path, pages: dict[str, Page]) ->
     assert Link("index.html", "site/iframe-worker.js") in pages["index.html"].loaded
 
 
-def test_com25_anchors_are_those_of_github(pages: dict[str, Page]) -> None:
+@pytest.mark.covers("COM25")
+def test_anchors_are_those_of_github(pages: dict[str, Page]) -> None:
     for source in (ROOT / "docs").glob("*.md"):
         assert anchors(source) <= pages[f"{source.stem}.html"].anchors, source.name
 
 
-def test_com25_each_cell_of_a_table_names_its_column(site: Path) -> None:
+@pytest.mark.covers("COM25")
+def test_each_cell_of_a_table_names_its_column(site: Path) -> None:
     """On a phone the cells stand below each other, and the header is not shown."""
     page = (site / "options.html").read_text(encoding="utf-8")
     cells = re.findall(r"<td[^>]*>", page)

@@ -43,7 +43,8 @@ def test_lost_and_doubled_rows_are_told() -> None:
     assert program.judge([*rows, "odd"]) != ""
 
 
-def test_com22_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None:
+@pytest.mark.covers("COM22")
+def test_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None:
     driver = tmp_path / "shipped" / "bin" / "python"
 
     def rows(executable: str, kernel: str = "compiled kernel") -> list[str]:
@@ -59,9 +60,8 @@ def test_com22_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None
     assert "999 rows" in judge(rows(inside)[1:], driver)
 
 
-def test_com22_pip_does_not_take_this_tree_for_an_installed_package(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.covers("COM22")
+def test_pip_does_not_take_this_tree_for_an_installed_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It finds the egg-info of this tree in a PYTHONPATH, and then installs no wheel."""
     monkeypatch.setenv("PYTHONPATH", str(environments.ROOT))
     told = tmp_path / "told"
@@ -79,21 +79,24 @@ def test_the_page_shows_what_was_tried() -> None:
         platforms.with_table("", [])
 
 
-def test_com21_every_way_passed_with_every_spark_that_is_promised() -> None:
+@pytest.mark.covers("COM21")
+def test_every_way_passed_with_every_spark_that_is_promised() -> None:
     tried = {(line["spark"], line["python"]): line["ways"] for line in platforms.load()}
     assert {pair.spark for pair in platforms.PAIRS if pair.spark.startswith("4.0.")} >= {"4.0.0", "4.0.2"}
     for pair in platforms.PAIRS:
         assert tried[pair] == dict.fromkeys(program.WAYS, ""), pair
 
 
-def test_com20_the_kernel_of_this_python_is_equal_to_the_portable_one(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM20")
+def test_the_kernel_of_this_python_is_equal_to_the_portable_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert kernel_program.main(1) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["loop"] for each in told] == ["headers", "records", "fields", "hashes", "avro", "single records"]
     assert all(each["equal"] for each in told)
 
 
-def test_com20_a_kernel_that_differs_or_is_slower_is_told() -> None:
+@pytest.mark.covers("COM20")
+def test_a_kernel_that_differs_or_is_slower_is_told() -> None:
     first = {"records": {"ns": 100.0, "equal": True}}
     assert kernels.judge({"records": {"ns": 109.0, "equal": True}}, first) == ""
     assert "1.12 times" in kernels.judge({"records": {"ns": 112.0, "equal": True}}, first)

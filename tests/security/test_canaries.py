@@ -221,17 +221,20 @@ SECRETS = [
 ]
 
 
+@pytest.mark.covers("SEC40")
 @pytest.mark.parametrize("name", SECRETS)
-def test_sec40_a_secret_shows_nowhere(traces: Traces, name: str) -> None:
+def test_a_secret_shows_nowhere(traces: Traces, name: str) -> None:
     assert traces.hits(name) == []
 
 
-def test_sec40_sql_is_the_exception_that_the_page_names(traces: Traces) -> None:
+@pytest.mark.covers("SEC40")
+def test_sql_is_the_exception_that_the_page_names(traces: Traces) -> None:
     """Spark's parser logs each statement at DEBUG as it is written: no secret belongs into SQL."""
     assert traces.hits("in SQL") == ["jvm.log"]
 
 
-def test_sec40_there_was_something_to_look_at(traces: Traces) -> None:
+@pytest.mark.covers("SEC40")
+def test_there_was_something_to_look_at(traces: Traces) -> None:
     """The traces hold what may be seen, so they would hold what may not."""
     assert any("events" in hit for hit in Traces(traces.home, {"event": "SparkListenerApplicationStart"}).hits("event"))
     for log, line in (("jvm.log", "DEBUG"), ("output.txt", "WARNING:pyproducer")):

@@ -102,7 +102,8 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
     found.broker.kill()
 
 
-def test_sec40_broker_and_tail_show_no_secret(commands: Commands, topic: str) -> None:
+@pytest.mark.covers("SEC40")
+def test_broker_and_tail_show_no_secret(commands: Commands, topic: str) -> None:
     commands.wait_until_ready(topic)
     assert commands.tail(topic, PASSWORD, "right") == 0
     assert commands.tail(topic, WRONG_PASSWORD, "wrong") != 0

@@ -21,9 +21,10 @@ HANDSHAKE_RECORD = 0x16
 SILENCE_MS = 3000
 
 
+@pytest.mark.covers("SEC34")
 @pytest.mark.parametrize("how", Cut)
 @pytest.mark.parametrize("count", [1, 5, 100, 1000, 1500, 1900, 2200])
-def test_sec34_a_handshake_or_login_that_is_cut_at_any_byte_is_tried_again(
+def test_a_handshake_or_login_that_is_cut_at_any_byte_is_tried_again(
     secured_4: SecuredKafka, topic: str, count: int, how: Cut
 ) -> None:
     secured_4.create_topic(topic, 1)
@@ -32,11 +33,10 @@ def test_sec34_a_handshake_or_login_that_is_cut_at_any_byte_is_tried_again(
         assert producer.send(topic, "0").result(ours.SECONDS).offset == 0
 
 
+@pytest.mark.covers("SEC34")
 @pytest.mark.parametrize("lost", ["request", "response"])
 @pytest.mark.parametrize("api", [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE])
-def test_sec34_a_login_that_loses_a_message_is_tried_again(
-    secured: SecuredKafka, topic: str, api: int, lost: str
-) -> None:
+def test_a_login_that_loses_a_message_is_tried_again(secured: SecuredKafka, topic: str, api: int, lost: str) -> None:
     secured.create_topic(topic, 1)
     proxy = secured.proxies["REAUTH"]
     (proxy.lose_request if lost == "request" else proxy.lose_response)(api)
@@ -46,10 +46,11 @@ def test_sec34_a_login_that_loses_a_message_is_tried_again(
     assert proxy.requests[api] >= before + 2
 
 
+@pytest.mark.covers("SEC34")
 @pytest.mark.parametrize(
     ("listener", "step"), [("TLSPROXY", "TLS"), ("REAUTHTLS", "TLS"), ("REAUTH", "ApiVersions|SASL|login")]
 )
-def test_sec34_silence_ends_at_its_deadline_and_names_the_step(
+def test_silence_ends_at_its_deadline_and_names_the_step(
     secured_4: SecuredKafka, topic: str, listener: str, step: str
 ) -> None:
     way = {"TLSPROXY": Way("TLSPROXY", WAYS["tls-rsa"].settings), "REAUTHTLS": WAYS["reauthenticating-tls"]}
@@ -60,7 +61,8 @@ def test_sec34_silence_ends_at_its_deadline_and_names_the_step(
         ours.write(config, topic, 1)
 
 
-def test_sec38_a_broker_that_offers_less_never_gets_the_password(secured: SecuredKafka, topic: str) -> None:
+@pytest.mark.covers("SEC38")
+def test_a_broker_that_offers_less_never_gets_the_password(secured: SecuredKafka, topic: str) -> None:
     """The listener has PLAIN, to which a careless client would fall back."""
     proxy = secured.proxies["REAUTH"]
     with_scram = Way("SASLPLAIN", login("SASL_PLAINTEXT", "SCRAM-SHA-256"))
@@ -132,7 +134,8 @@ def eavesdropper(request: pytest.FixtureRequest) -> Iterator[Eavesdropper]:
     found.close()
 
 
-def test_sec39_nothing_but_a_handshake_goes_out_to_a_peer_without_tls(
+@pytest.mark.covers("SEC39")
+def test_nothing_but_a_handshake_goes_out_to_a_peer_without_tls(
     secured_4: SecuredKafka, topic: str, eavesdropper: Eavesdropper
 ) -> None:
     config = ours.settings(

@@ -26,9 +26,10 @@ REFUSED = {
 }
 
 
+@pytest.mark.covers("SEC1")
 @pytest.mark.parametrize("secured", NEWEST_FIRST, indirect=True)
 @pytest.mark.parametrize("name", WAYS)
-def test_sec1_every_way_in_works_for_librdkafka(secured: SecuredKafka, topic: str, name: str) -> None:
+def test_every_way_in_works_for_librdkafka(secured: SecuredKafka, topic: str, name: str) -> None:
     secured.create_topic(topic, 1)
     producer = Producer(for_librdkafka(WAYS[name], secured))
     producer.produce(topic, value=b"written")
@@ -36,8 +37,9 @@ def test_sec1_every_way_in_works_for_librdkafka(secured: SecuredKafka, topic: st
     assert [row.value for row in read_by_librdkafka(secured, topic, name)] == [b"written"]
 
 
+@pytest.mark.covers("SEC20–SEC27")
 @pytest.mark.parametrize("name", REFUSED)
-def test_sec20_to_sec27_every_wrong_way_is_refused_to_librdkafka(secured_4: SecuredKafka, name: str) -> None:
+def test_every_wrong_way_is_refused_to_librdkafka(secured_4: SecuredKafka, name: str) -> None:
     admin = AdminClient(for_librdkafka(REFUSED[name], secured_4))
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=2)

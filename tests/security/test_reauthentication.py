@@ -26,8 +26,9 @@ SOME = 200
 AT_ONCE = {"linger.ms": "5"}
 
 
+@pytest.mark.covers("SEC28")
 @pytest.mark.parametrize(("listener", "protocol"), [("REAUTH", "SASL_PLAINTEXT"), ("REAUTHTLS", "SASL_SSL")])
-def test_sec28_logging_in_again_under_load_loses_doubles_and_reorders_nothing(
+def test_logging_in_again_under_load_loses_doubles_and_reorders_nothing(
     secured: SecuredKafka, topic: str, listener: str, protocol: str
 ) -> None:
     """A producer for each mechanism, all at once: every session takes three seconds."""
@@ -49,7 +50,8 @@ def test_sec28_logging_in_again_under_load_loses_doubles_and_reorders_nothing(
         ours.assert_once_and_in_order(ours.values(secured, f"{topic}-{mechanism}"), load.count)
 
 
-def test_sec28_an_idle_connection_is_used_again_after_its_session(secured: SecuredKafka, topic: str) -> None:
+@pytest.mark.covers("SEC28")
+def test_an_idle_connection_is_used_again_after_its_session(secured: SecuredKafka, topic: str) -> None:
     secured.create_topic(topic, 1)
     proxy = secured.proxies["REAUTH"]
     with Producer(ours.settings(WAYS["reauthenticating"], secured, more={"linger.ms": "0"})) as producer:
@@ -72,7 +74,8 @@ def send_until_refused(config: dict[str, str], topic: str, take_away: Callable[[
         load.until(lambda: False)
 
 
-def test_sec29_a_user_who_is_deleted_is_refused_at_the_next_login(secured: SecuredKafka, topic: str) -> None:
+@pytest.mark.covers("SEC29")
+def test_a_user_who_is_deleted_is_refused_at_the_next_login(secured: SecuredKafka, topic: str) -> None:
     secured.create_topic(topic, 1)
     secured.add_user("leaver", "leaver-pw")
     secured.allow("leaver", "WRITE", topic)
@@ -84,7 +87,8 @@ def test_sec29_a_user_who_is_deleted_is_refused_at_the_next_login(secured: Secur
     assert len(found) >= SOME
 
 
-def test_sec29_a_right_that_is_taken_away_is_missed_at_the_next_request(secured: SecuredKafka, topic: str) -> None:
+@pytest.mark.covers("SEC29")
+def test_a_right_that_is_taken_away_is_missed_at_the_next_request(secured: SecuredKafka, topic: str) -> None:
     secured.create_topic(topic, 1)
     secured.add_user("demoted", "demoted-pw")
     secured.allow("demoted", "WRITE", topic)
@@ -100,10 +104,9 @@ def test_sec29_a_right_that_is_taken_away_is_missed_at_the_next_request(secured:
     assert len(found) >= SOME
 
 
+@pytest.mark.covers("SEC30")
 @pytest.mark.parametrize("way", ["reauthenticating", "reauthenticating-tls"])
-def test_sec30_a_session_that_ends_with_requests_in_flight_costs_no_row(
-    secured: SecuredKafka, topic: str, way: str
-) -> None:
+def test_a_session_that_ends_with_requests_in_flight_costs_no_row(secured: SecuredKafka, topic: str, way: str) -> None:
     secured.create_topic(topic, 3)
     proxy = secured.proxies[WAYS[way].listener]
     with Producer(ours.settings(WAYS[way], secured, more=AT_ONCE)) as producer:

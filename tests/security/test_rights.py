@@ -39,7 +39,8 @@ def settings(secured: SecuredKafka, user: str, **more: str) -> dict[str, str]:
     )
 
 
-def test_com23_check_names_the_right_that_is_missing(secured: SecuredKafka, topic: str, user: str) -> None:
+@pytest.mark.covers("COM23")
+def test_check_names_the_right_that_is_missing(secured: SecuredKafka, topic: str, user: str) -> None:
     secured.create_topic(topic, 1)
     connection = ConnectionSettings.from_config(producer_config(settings(secured, user)))
 

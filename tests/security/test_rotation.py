@@ -25,7 +25,8 @@ def certificate_of(address: str) -> str:
     return ssl.get_server_certificate((host, int(port)))
 
 
-def test_sec43_a_client_shows_its_new_certificate_when_it_connects_again(
+@pytest.mark.covers("SEC43")
+def test_a_client_shows_its_new_certificate_when_it_connects_again(
     secured: SecuredKafka, topic: str, tmp_path: Path
 ) -> None:
     secured.create_topic(topic, 2)
@@ -54,7 +55,8 @@ def test_sec43_a_client_shows_its_new_certificate_when_it_connects_again(
     ours.assert_once_and_in_order(ours.values(secured, topic), load.count)
 
 
-def test_sec43_a_broker_that_shows_a_new_certificate_is_connected_to_again(secured: SecuredKafka, topic: str) -> None:
+@pytest.mark.covers("SEC43")
+def test_a_broker_that_shows_a_new_certificate_is_connected_to_again(secured: SecuredKafka, topic: str) -> None:
     secured.create_topic(topic, 2)
     with Producer(ours.settings(Way("ROTATING", TLS), secured, more=AT_ONCE)) as producer:
         load = Load(producer, topic)
@@ -69,7 +71,8 @@ def test_sec43_a_broker_that_shows_a_new_certificate_is_connected_to_again(secur
     ours.assert_once_and_in_order(ours.values(secured, topic), load.count + 1)
 
 
-def test_sec43_a_new_password_is_read_from_its_file_at_the_next_login(
+@pytest.mark.covers("SEC43")
+def test_a_new_password_is_read_from_its_file_at_the_next_login(
     secured: SecuredKafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYPRODUCER_SECRETS_ALLOW", raising=False)

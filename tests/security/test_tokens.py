@@ -57,20 +57,24 @@ def write(broker: LocalBroker, answer: Callable[[Asked], Reply], seconds: float 
                     return len(endpoint.asked)
 
 
-def test_sec18_a_producer_fetches_a_token_and_uses_it_again_for_every_login(broker: LocalBroker) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_producer_fetches_a_token_and_uses_it_again_for_every_login(broker: LocalBroker) -> None:
     assert write(broker, lambda _: token_reply(token_for(3600)), seconds=2.5) == 1
 
 
-def test_sec18_tokens_that_live_shortly_are_replaced_while_rows_are_written(broker: LocalBroker) -> None:
+@pytest.mark.covers("SEC18")
+def test_tokens_that_live_shortly_are_replaced_while_rows_are_written(broker: LocalBroker) -> None:
     assert write(broker, lambda _: token_reply(token_for(1.5), expires_in=None), seconds=4) >= 3
 
 
-def test_sec19_a_token_that_the_broker_refuses_is_replaced_once(broker: LocalBroker) -> None:
+@pytest.mark.covers("SEC19")
+def test_a_token_that_the_broker_refuses_is_replaced_once(broker: LocalBroker) -> None:
     lives = iter([-10, 3600])
     assert write(broker, lambda _: token_reply(token_for(next(lives)))) == 2
 
 
-def test_sec19_a_second_refusal_ends_the_wait_and_says_what_the_clocks_say(broker: LocalBroker) -> None:
+@pytest.mark.covers("SEC19")
+def test_a_second_refusal_ends_the_wait_and_says_what_the_clocks_say(broker: LocalBroker) -> None:
     lives = [-10, -10]
     with pytest.raises(AuthenticationFailed) as refused:
         write(broker, lambda _: token_reply(token_for(lives.pop())))
@@ -80,7 +84,8 @@ def test_sec19_a_second_refusal_ends_the_wait_and_says_what_the_clocks_say(broke
     assert not lives
 
 
-def test_sec17_an_endpoint_that_refuses_the_client_ends_the_wait(broker: LocalBroker) -> None:
+@pytest.mark.covers("SEC17")
+def test_an_endpoint_that_refuses_the_client_ends_the_wait(broker: LocalBroker) -> None:
     with pytest.raises(AuthenticationFailed, match=r"HTTP 401: invalid_client") as refused:
         write(broker, lambda _: Reply(401, (b'{"error":"invalid_client"}',)))
     assert CANARY not in str(refused.value)

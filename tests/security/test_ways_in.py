@@ -29,6 +29,7 @@ STREAMED = (
 )
 
 
+@pytest.mark.covers("SEC1")
 @pytest.mark.parametrize(
     ("secured", "java"),
     [
@@ -40,14 +41,15 @@ STREAMED = (
     indirect=["secured"],
 )
 @pytest.mark.parametrize("way", WAYS)
-def test_sec1_a_producer_writes_by_every_way(secured: SecuredKafka, topic: str, way: str, java: bool) -> None:
+def test_a_producer_writes_by_every_way(secured: SecuredKafka, topic: str, way: str, java: bool) -> None:
     secured.create_topic(topic, 3)
     ours.write(ours.settings(WAYS[way], secured, java=java), topic, ROWS)
     ours.assert_once_and_in_order(ours.values(secured, topic), ROWS)
 
 
+@pytest.mark.covers("SEC2")
 @pytest.mark.parametrize("way", WAYS)
-def test_sec2_a_dataframe_is_appended_by_every_way(
+def test_a_dataframe_is_appended_by_every_way(
     secured_4: SecuredKafka, spark: SparkSession, topic: str, way: str
 ) -> None:
     secured_4.create_topic(topic, 2)
@@ -57,8 +59,9 @@ def test_sec2_a_dataframe_is_appended_by_every_way(
     assert sorted(number for part in ours.values(secured_4, topic) for number in part) == list(range(ROWS))
 
 
+@pytest.mark.covers("SEC3")
 @pytest.mark.parametrize("way", STREAMED)
-def test_sec3_a_stream_is_written_by_every_kind_of_way(
+def test_a_stream_is_written_by_every_kind_of_way(
     secured_4: SecuredKafka, spark: SparkSession, topic: str, tmp_path: Path, way: str
 ) -> None:
     secured_4.create_topic(topic, 1)
@@ -70,9 +73,10 @@ def test_sec3_a_stream_is_written_by_every_kind_of_way(
     assert ours.values(secured_4, topic) == [[0, 1, 2]]
 
 
+@pytest.mark.covers("SEC4")
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 @pytest.mark.parametrize("listener", ["TLS", "TLSEC", "MTLS"])
-def test_sec4_both_versions_of_tls_with_keys_of_rsa_and_ec(
+def test_both_versions_of_tls_with_keys_of_rsa_and_ec(
     secured: SecuredKafka, topic: str, listener: str, version: str
 ) -> None:
     secured.create_topic(topic, 1)
@@ -98,10 +102,9 @@ def identities(secured: SecuredKafka) -> dict[str, dict[str, str]]:
     }
 
 
+@pytest.mark.covers("SEC5")
 @pytest.mark.parametrize("form", ["text", "text on one line", "encrypted text", "encrypted file"])
-def test_sec5_a_client_shows_its_certificate_from_files_and_text(
-    secured_4: SecuredKafka, topic: str, form: str
-) -> None:
+def test_a_client_shows_its_certificate_from_files_and_text(secured_4: SecuredKafka, topic: str, form: str) -> None:
     secured_4.create_topic(topic, 1)
     ca = Path(secured_4.file("ca.pem")).read_text()
     trust = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": ca}
@@ -110,7 +113,8 @@ def test_sec5_a_client_shows_its_certificate_from_files_and_text(
     ours.assert_once_and_in_order(ours.values(secured_4, topic), ROWS)
 
 
-def test_sec5_the_broker_knows_the_client_by_its_certificate(secured: SecuredKafka, topic: str) -> None:
+@pytest.mark.covers("SEC5")
+def test_the_broker_knows_the_client_by_its_certificate(secured: SecuredKafka, topic: str) -> None:
     secured.create_topic(topic, 1)
     secured.certificates.issue("guest", ["guest.example"], common_name="guest")
     files = {"ssl.certificate.location": "{guest.crt}", "ssl.key.location": "{guest.key}"}
@@ -123,7 +127,8 @@ def test_sec5_the_broker_knows_the_client_by_its_certificate(secured: SecuredKaf
     assert ours.values(secured, topic) == [[0]]
 
 
-def test_sec6_a_certificate_may_be_for_an_address(secured: SecuredKafka, topic: str) -> None:
+@pytest.mark.covers("SEC6")
+def test_a_certificate_may_be_for_an_address(secured: SecuredKafka, topic: str) -> None:
     secured.create_topic(topic, 1)
     way = WAYS["tls-ip-san"]
     assert way.address(secured).startswith("127.0.0.1:")
@@ -131,7 +136,8 @@ def test_sec6_a_certificate_may_be_for_an_address(secured: SecuredKafka, topic: 
     assert ours.values(secured, topic) == [[0]]
 
 
-def test_sec15_a_delegation_token_logs_in(secured: SecuredKafka, topic: str, tmp_path: Path) -> None:
+@pytest.mark.covers("SEC15")
+def test_a_delegation_token_logs_in(secured: SecuredKafka, topic: str, tmp_path: Path) -> None:
     secured.create_topic(topic, 1)
     token_id, hmac = delegation_token(secured, tmp_path / "client.properties")
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"

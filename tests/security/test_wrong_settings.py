@@ -32,16 +32,18 @@ def options_of(wrong: Wrong, secured: SecuredKafka) -> dict[str, str]:
     return ours.sink_options(wrong.way, secured, more={"max.block.ms": str(ours.PATIENCE_MS)})
 
 
+@pytest.mark.covers("SEC20–SEC27")
 @pytest.mark.parametrize("name", WRONG)
-def test_sec20_to_sec27_the_check_of_the_driver_tells_at_once(secured: SecuredKafka, topic: str, name: str) -> None:
+def test_the_check_of_the_driver_tells_at_once(secured: SecuredKafka, topic: str, name: str) -> None:
     config, sink = parse_options({**options_of(WRONG[name], secured), "topic": topic})
     with pytest.raises(WRONG[name].error) as told, ours.soon():
         check_cluster(config, sink.topic)
     assert_named(str(told.value), WRONG[name])
 
 
+@pytest.mark.covers("SEC20–SEC27")
 @pytest.mark.parametrize("name", WRONG)
-def test_sec20_to_sec27_a_task_tells_at_once(secured_4: SecuredKafka, topic: str, name: str) -> None:
+def test_a_task_tells_at_once(secured_4: SecuredKafka, topic: str, name: str) -> None:
     """Without the check of the driver, as for an executor that has other files or another network."""
     config, sink = parse_options({**options_of(WRONG[name], secured_4), "topic": topic})
     with pytest.raises(WRONG[name].error) as told, ours.soon():
@@ -54,6 +56,7 @@ def append(spark: SparkSession, options: Mapping[str, str], topic: str) -> None:
     frame.write.format("pyproducer").options(**options).option("topic", topic).mode("append").save()
 
 
+@pytest.mark.covers("SEC20–SEC27")
 @pytest.mark.parametrize(
     "name",
     [
@@ -64,9 +67,7 @@ def append(spark: SparkSession, options: Mapping[str, str], topic: str) -> None:
         "no client certificate",
     ],
 )
-def test_sec20_to_sec27_spark_shows_the_message(
-    secured_4: SecuredKafka, spark: SparkSession, topic: str, name: str
-) -> None:
+def test_spark_shows_the_message(secured_4: SecuredKafka, spark: SparkSession, topic: str, name: str) -> None:
     with pytest.raises(PySparkException) as told, ours.soon():
         append(spark, options_of(WRONG[name], secured_4), topic)
     assert "spark_producer.errors." in str(told.value)

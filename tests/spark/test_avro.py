@@ -55,7 +55,8 @@ def flights(spark: SparkSession, rows: int = 20) -> DataFrame:
     )
 
 
-def test_com10_a_deserialiser_reads_what_the_sink_wrote(
+@pytest.mark.covers("COM10")
+def test_a_deserialiser_reads_what_the_sink_wrote(
     spark: SparkSession,
     embedded_broker: Broker,
     registry: SchemaRegistry,
@@ -74,7 +75,8 @@ def test_com10_a_deserialiser_reads_what_the_sink_wrote(
     assert [field["name"] for field in schema["fields"]] == ["id", "tail", "legs"]
 
 
-def test_com10_a_stream_writes_keys_and_values(
+@pytest.mark.covers("COM10")
+def test_a_stream_writes_keys_and_values(
     spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, topic: str, tmp_path: Path
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -98,7 +100,8 @@ def test_com10_a_stream_writes_keys_and_values(
     assert len(asked) <= 4, asked
 
 
-def test_com13_a_hundred_tasks_ask_as_little_as_one(
+@pytest.mark.covers("COM13")
+def test_a_hundred_tasks_ask_as_little_as_one(
     spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, topic: str
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -107,7 +110,8 @@ def test_com13_a_hundred_tasks_ask_as_little_as_one(
     assert len(registry.requests()) - before <= 3
 
 
-def test_com12_an_incompatible_schema_fails_before_any_task_and_a_compatible_one_goes_on(
+@pytest.mark.covers("COM12")
+def test_an_incompatible_schema_fails_before_any_task_and_a_compatible_one_goes_on(
     spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -225,7 +229,8 @@ def test_the_function_makes_the_bytes_of_the_sink(spark: SparkSession, embedded_
     assert bytes(wanted[0] or b"").startswith(b"\x00\x00\x00\x01\x2c")
 
 
-def test_com12_no_secret_of_the_registry_is_in_an_error_or_a_plan(
+@pytest.mark.covers("COM12")
+def test_no_secret_of_the_registry_is_in_an_error_or_a_plan(
     spark: SparkSession, embedded_broker: Broker, topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -240,8 +245,9 @@ def test_com12_no_secret_of_the_registry_is_in_an_error_or_a_plan(
     assert not re.search("k4n4rie", "".join(capfd.readouterr()))
 
 
+@pytest.mark.covers("COM10")
 @pytest.mark.parametrize("way", [{}, {"exactlyOnceMaxInlineBytes": 0}], ids=["by the driver", "by the tasks"])
-def test_com10_exactly_once_writes_are_there_once_and_can_be_read(
+def test_exactly_once_writes_are_there_once_and_can_be_read(
     spark: SparkSession,
     embedded_broker: Broker,
     registry: SchemaRegistry,
@@ -266,7 +272,8 @@ def test_com10_exactly_once_writes_are_there_once_and_can_be_read(
     assert len(asked) <= 3, asked
 
 
-def test_com10_an_exactly_once_stream_writes_avro_and_its_dead_letters(
+@pytest.mark.covers("COM10")
+def test_an_exactly_once_stream_writes_avro_and_its_dead_letters(
     spark: SparkSession, embedded_broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     """A row that its schema refuses commits with the others, as a dead letter."""
@@ -319,8 +326,9 @@ spark.stop()
 """
 
 
+@pytest.mark.covers("COM10", "COM12")
 @pytest.mark.slow
-def test_com10_com12_avro_over_spark_connect(
+def test_avro_over_spark_connect(
     embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str, tmp_path: Path
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -336,7 +344,8 @@ def plans(spark: SparkSession) -> list[str]:
     return [done.apply(place).physicalPlanDescription() for place in range(done.size())]
 
 
-def test_com12_plans_show_no_password(
+@pytest.mark.covers("COM12")
+def test_plans_show_no_password(
     spark: SparkSession,
     embedded_broker: Broker,
     registry: SchemaRegistry,

@@ -13,7 +13,8 @@ from tests.conftest import Broker
 from tests.support.ports import free_ports
 
 
-def test_com23_executors_look_for_themselves(spark: SparkSession, embedded_broker: Broker, topic: str) -> None:
+@pytest.mark.covers("COM23")
+def test_executors_look_for_themselves(spark: SparkSession, embedded_broker: Broker, topic: str) -> None:
     embedded_broker.create_topic(topic, 2)
     options = {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers, "topic": topic}
     found = spark_producer.check(spark, options, tasks=3)

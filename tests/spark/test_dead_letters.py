@@ -33,8 +33,9 @@ def told(row: Row) -> dict[str, str]:
     }
 
 
+@pytest.mark.covers("COM1")
 @pytest.mark.parametrize("client", ["kafka-python", "confluent"])
-def test_com1_a_batch_write_leaves_each_row_in_one_of_two_topics(
+def test_a_batch_write_leaves_each_row_in_one_of_two_topics(
     spark: SparkSession,
     embedded_broker: LocalBroker,
     topic: str,
@@ -76,7 +77,8 @@ def test_com1_a_batch_write_leaves_each_row_in_one_of_two_topics(
     assert {place: found.records for place, found in report.dead_letters.items()} == {(dead, 0): 3}
 
 
-def test_com1_a_stream_with_bad_rows_goes_on(
+@pytest.mark.covers("COM1")
+def test_a_stream_with_bad_rows_goes_on(
     spark: SparkSession, embedded_broker: LocalBroker, topic: str, dead: str, tmp_path: Path
 ) -> None:
     stream = FileStream(spark, tmp_path, "id long, partition int")

@@ -145,13 +145,15 @@ def test_a_header_that_is_no_single_value_is_json_as_a_key_is(spark: SparkSessio
     assert [bytes(header.value) for header in row.headers] == [b'{"id":1,"x":[1.5]}', b"\x00"]
 
 
+@pytest.mark.covers("COM18")
 @pytest.mark.parametrize("case", CASES)
-def test_com18_as_records_equals_the_select_by_hand(flights: DataFrame, case: str) -> None:
+def test_as_records_equals_the_select_by_hand(flights: DataFrame, case: str) -> None:
     made, by_hand = CASES[case]
     assert_df_equality(made(flights), by_hand(flights), ignore_nullable=True)
 
 
-def test_com18_the_sink_writes_what_as_records_made(
+@pytest.mark.covers("COM18")
+def test_the_sink_writes_what_as_records_made(
     spark: SparkSession, embedded_broker: Broker, topic: str, flights: DataFrame
 ) -> None:
     embedded_broker.create_topic(topic, 2)
@@ -200,11 +202,10 @@ spark.stop()
 """
 
 
+@pytest.mark.covers("COM16", "COM18")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_com16_com18_records_and_their_report_in_spark_connect(
-    embedded_broker: Broker, topic: str, tmp_path: Path
-) -> None:
+def test_records_and_their_report_in_spark_connect(embedded_broker: Broker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
     folder = tmp_path / "reports"
     run_program(CONNECT, [embedded_broker.bootstrap_servers, topic, str(folder)], [REPOSITORY], tmp_path)
@@ -269,7 +270,8 @@ def test_a_key_of_all_columns_leaves_nothing_for_the_value(flights: DataFrame) -
         as_records(flights.select("carrier"), key="carrier", value_without_key=True)
 
 
-def test_com19_the_sdk_of_cloud_events_reads_what_was_written(
+@pytest.mark.covers("COM19")
+def test_the_sdk_of_cloud_events_reads_what_was_written(
     embedded_broker: Broker, topic: str, flights: DataFrame
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -303,7 +305,8 @@ def test_com19_the_sdk_of_cloud_events_reads_what_was_written(
     assert json.loads(rows[1].value or b"") == {"carrier": "AA"}
 
 
-def test_com19_a_row_that_is_no_event_and_a_bad_extension_are_errors(flights: DataFrame) -> None:
+@pytest.mark.covers("COM19")
+def test_a_row_that_is_no_event_and_a_bad_extension_are_errors(flights: DataFrame) -> None:
     events = as_cloud_events(flights, id="carrier", source="'/flights'", type="'t'")
     with pytest.raises(PySparkException, match="a CloudEvent needs 'id': it is null or empty"):
         events.collect()

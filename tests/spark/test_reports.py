@@ -54,7 +54,8 @@ def ends(broker: Broker, topic: str, partitions: int) -> list[int]:
         consumer.close()
 
 
-def test_com15_com17_a_batch_reports_the_watermarks_before_and_after(
+@pytest.mark.covers("COM15", "COM17")
+def test_a_batch_reports_the_watermarks_before_and_after(
     session: SparkSession, reports: Reports, broker: Broker, topic: str
 ) -> None:
     broker.create_topic(topic, 3)
@@ -77,7 +78,8 @@ def test_com15_com17_a_batch_reports_the_watermarks_before_and_after(
     assert spark_producer.follow(session) is reports
 
 
-def test_com15_com16_two_queries_and_a_restart(
+@pytest.mark.covers("COM15", "COM16")
+def test_two_queries_and_a_restart(
     session: SparkSession, reports: Reports, embedded_broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -104,7 +106,8 @@ def test_com15_com16_two_queries_and_a_restart(
     assert offsets == [(7, 10), (18, 21)], "those of the repetition"
 
 
-def test_com15_a_failed_write_reports_what_stays(
+@pytest.mark.covers("COM15")
+def test_a_failed_write_reports_what_stays(
     session: SparkSession, reports: Reports, embedded_broker: Broker, topic: str
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -142,9 +145,10 @@ assert sum(found.records for found in reports.latest.ranges.values()) == 100
 """
 
 
+@pytest.mark.covers("COM15")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_com15_a_task_that_is_run_again_counts_once(embedded_broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_task_that_is_run_again_counts_once(embedded_broker: Broker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
     said = run_program(RETRIED, [embedded_broker.bootstrap_servers, topic], [REPOSITORY], tmp_path)
     assert "replaced a" not in said, "Spark warns of no data source, neither of follow() nor of register()"
@@ -166,7 +170,8 @@ class Page:
         exec(compile(found, marker, "exec"), self.names)
 
 
-def test_com15_com16_the_examples_of_the_page_and_its_recipes(session: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.covers("COM15", "COM16")
+def test_the_examples_of_the_page_and_its_recipes(session: SparkSession, tmp_path: Path) -> None:
     frame = session.range(7).selectExpr("string(id) as value")
     reader = InMemoryMetricReader()
     metrics.set_meter_provider(MeterProvider([reader]))

@@ -1,10 +1,11 @@
-"""The tables of ids in tests/ids.md: every id has a row, every test that a row names exists and bears the id."""
+"""The tables of ids in tests/ids.md: every id has a row, every test that a row names exists and covers the id."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,27 +71,21 @@ ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
 
 
 @functools.cache
-def names_in(path: Path) -> frozenset[str]:
-    """Functions, classes and variables of a test file."""
-    found: set[str] = set()
+def ids_by_test(path: Path) -> dict[str, frozenset[str]]:
+    """The tests of a file, and what their marks `covers` say."""
+    found = {}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Assign):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return frozenset(found)
+            found[node.name] = covered(node.decorator_list)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            found |= {target.id: covered([node.value.func]) for target in node.targets if isinstance(target, ast.Name)}
+    return found
 
 
-def bears(name: str, test_id: str) -> bool:
-    """Whether a test has the id in its name, by itself or in a range like `mb15_to_mb19`."""
-    wanted = test_id.lower()
-    words = name.split("_")
-    if wanted in words:
-        return True
-    family = wanted.rstrip("0123456789")
-    number = wanted.removeprefix(family)
-    spans = re.findall(rf"{family}(\d+)_to_(?:{family})?(\d+)", name)
-    return bool(number) and any(int(first) <= int(number) <= int(last) for first, last in spans)
+def covered(marks: Sequence[ast.expr]) -> frozenset[str]:
+    """The ids of `pytest.mark.covers("RA1", "RA3–RA5")` among expressions."""
+    calls = [mark for mark in marks if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.covers"]
+    return frozenset(test_id for call in calls for cell in call.args for test_id in ids_in(ast.literal_eval(cell)))
 
 
 def test_the_page_says_what_every_family_stands_for() -> None:
@@ -113,16 +108,16 @@ def test_every_id_has_one_row() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.ids[0])
-def test_the_tests_of_a_row_exist_and_bear_its_ids_or_it_says_why_there_is_none(row: Row) -> None:
+def test_the_tests_of_a_row_exist_and_cover_its_ids_or_it_says_why_there_is_none(row: Row) -> None:
+    shown: set[str] = set()
     for test in row.tests:
         file, name = test.split("::")
         path = ROOT / "tests" / file.removeprefix("tests/")
         assert path.exists(), f"{test}: paths begin at tests/, or below"
-        assert name in names_in(path), f"there is no {test}"
-    names = [test.split("::")[1] for test in row.tests]
-    if names:
-        for test_id in row.ids:
-            assert any(bears(name, test_id) for name in names), f"no test of the row is named by {test_id}: {names}"
+        assert name in ids_by_test(path), f"there is no {test}"
+        shown |= ids_by_test(path)[name]
+    if row.tests:
+        assert set(row.ids) - shown == set(), f"no test of the row has these in its mark `covers`: {row.tests}"
     else:
         assert len(row.reason.split()) >= 3, f"{row.ids}: neither a test nor a reason"
 
@@ -135,10 +130,7 @@ def test_ids_are_read_alone_in_lists_and_in_ranges() -> None:
             ids_in(wrong)
 
 
-def test_a_name_bears_an_id_as_a_word_of_its_own_or_in_a_range() -> None:
-    assert bears("test_ra1_x", "RA1")
-    assert bears("test_mb15_to_mb19_x", "MB17")
-    assert bears("test_vb_x", "VB")
-    assert bears("test_sec20_to_sec27_x", "SEC26")
-    assert not bears("test_ra12_x", "RA1")
-    assert not bears("test_mb15_to_mb19_x", "MB20")
+def test_marks_cover_ids_alone_and_in_ranges() -> None:
+    function = ast.parse('@pytest.mark.slow\n@pytest.mark.covers("RA1", "MB15–MB19")\ndef test_x(): ...').body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert covered(function.decorator_list) == {"RA1", "MB15", "MB16", "MB17", "MB18", "MB19"}

@@ -41,7 +41,8 @@ def python(program: str, *arguments: str, first: Path = ROOT) -> subprocess.Comp
     )
 
 
-def test_com21_the_producer_and_the_command_line_work() -> None:
+@pytest.mark.covers("COM21")
+def test_the_producer_and_the_command_line_work() -> None:
     with LocalBroker() as broker:
         done = python(NO_SPARK + WRITE, broker.bootstrap_servers)
     assert done.returncode == 0, done.stderr

@@ -12,12 +12,14 @@ from tests.fakes.sender_fakes import answer_to, in_flight, sender_fakes
 NOT_ENOUGH_REPLICAS = 19
 
 
+@pytest.mark.covers("RA8")
 @pytest.mark.parametrize(("first", "most"), [(100, 100), (100, 40)])
-def test_ra8_a_first_pause_that_is_not_below_the_maximum_stays_the_maximum(first: float, most: float) -> None:
+def test_a_first_pause_that_is_not_below_the_maximum_stays_the_maximum(first: float, most: float) -> None:
     assert {Backoff(first, most).delay(attempt) for attempt in range(50)} == {most}
 
 
-def test_ra9_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_maximum() -> None:
+@pytest.mark.covers("RA9")
+def test_the_pauses_of_a_batch_double_with_one_jitter_each_and_end_at_the_maximum() -> None:
     draws: list[float] = []
 
     class Counted(Random):

@@ -16,7 +16,8 @@ from tests.fakes.pool_fakes import POOLABLE, TOTAL, Sleepers, blocked, free_buff
 from tests.support.waiting import wait_until
 
 
-def test_bp1_a_poolable_buffer_is_kept_and_handed_out_again() -> None:
+@pytest.mark.covers("BP1")
+def test_a_poolable_buffer_is_kept_and_handed_out_again() -> None:
     pool = pool_of()
     first = pool.allocate(POOLABLE, 0)
     assert (len(first), pool.available, free_buffers(pool)) == (100, 900, 0)
@@ -27,7 +28,8 @@ def test_bp1_a_poolable_buffer_is_kept_and_handed_out_again() -> None:
     assert (pool.available, free_buffers(pool)) == (900, 0)
 
 
-def test_bp1_a_buffer_of_another_size_is_not_kept() -> None:
+@pytest.mark.covers("BP1")
+def test_a_buffer_of_another_size_is_not_kept() -> None:
     pool = pool_of()
     odd = pool.allocate(2 * POOLABLE, 0)
     assert (len(odd), pool.available, free_buffers(pool)) == (200, 800, 0)
@@ -72,7 +74,8 @@ def test_the_whole_pool_can_be_one_buffer() -> None:
     assert (pool.available, free_buffers(pool)) == (0, 0)
 
 
-def test_bp2_more_than_the_pool_is_refused_at_once() -> None:
+@pytest.mark.covers("BP2")
+def test_more_than_the_pool_is_refused_at_once() -> None:
     pool = pool_of()
     said = r"1001 bytes exceeds kafka\.buffer\.memory \(1000\)"
     with pytest.raises(RecordTooLarge, match=said):
@@ -93,7 +96,8 @@ def test_try_allocate_never_waits_and_never_overtakes() -> None:
     assert pool.try_allocate(POOLABLE) is not None
 
 
-def test_bp3_a_waiting_request_ends_with_a_release_and_takes_the_released_buffer() -> None:
+@pytest.mark.covers("BP3")
+def test_a_waiting_request_ends_with_a_release_and_takes_the_released_buffer() -> None:
     pool = pool_of()
     held = [pool.allocate(POOLABLE, 0) for _ in range(10)]
     waiter = blocked(pool, POOLABLE)
@@ -177,7 +181,8 @@ def test_what_was_gathered_goes_to_the_next_when_a_kept_buffer_comes() -> None:
     assert pool.available == 0
 
 
-def test_bp5_a_wait_lasts_as_long_as_it_may_on_a_real_clock() -> None:
+@pytest.mark.covers("BP5")
+def test_a_wait_lasts_as_long_as_it_may_on_a_real_clock() -> None:
     pool = BufferPool(TOTAL, POOLABLE, time.monotonic)
     pool.allocate(TOTAL, 0)
     began = time.monotonic()
@@ -186,7 +191,8 @@ def test_bp5_a_wait_lasts_as_long_as_it_may_on_a_real_clock() -> None:
     assert time.monotonic() - began >= 0.03
 
 
-def test_bp4_every_wait_is_recorded_with_its_seconds_and_its_end() -> None:
+@pytest.mark.covers("BP4")
+def test_every_wait_is_recorded_with_its_seconds_and_its_end() -> None:
     clock, sleepers, waits = FakeClock(), Sleepers(), []
     pool = BufferPool(TOTAL, POOLABLE, clock, lambda *wait: waits.append(wait), monitor=sleepers.monitor())
     held = pool.allocate(TOTAL, 0)
@@ -242,7 +248,8 @@ def test_numpy_pyarrow_and_sendmsg_use_a_buffer_without_a_copy() -> None:
     assert bytes(array[:20]) == bytes(range(10, 20)) + bytes(range(90, 100))
 
 
-def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left() -> None:
+@pytest.mark.covers("BP4", "BP5", "BP6")
+def test_an_exhausted_pool_times_out_and_nothing_is_left() -> None:
     clock, sleepers = FakeClock(), Sleepers()
     pool = pool_of(clock=clock, sleepers=sleepers)
     held = pool.allocate(950, 0)
@@ -290,7 +297,8 @@ def test_an_exhausted_pool_is_a_timeout_to_callers() -> None:
         pool.allocate(1, 0)
 
 
-def test_ra30_the_longest_max_block_does_not_overflow() -> None:
+@pytest.mark.covers("RA30")
+def test_the_longest_max_block_does_not_overflow() -> None:
     pool = pool_of()
     held = pool.allocate(TOTAL, 0)
     waiter = blocked(pool, 1, timeout=(2**63 - 1) / 1000)
@@ -298,7 +306,8 @@ def test_ra30_the_longest_max_block_does_not_overflow() -> None:
     assert len(waiter.result()) == 1
 
 
-def test_bp10_sizes_beyond_32_bits_add_up() -> None:
+@pytest.mark.covers("BP10")
+def test_sizes_beyond_32_bits_add_up() -> None:
     total = 20 * 1024**3
     pool = BufferPool(total, 2**31 - 1, FakeClock())
     buffers = [pool.allocate(2**31 - 1, 0) for _ in range(5)]

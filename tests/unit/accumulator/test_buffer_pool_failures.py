@@ -13,7 +13,8 @@ from tests.fakes.fake_clock import FakeClock
 from tests.fakes.pool_fakes import POOLABLE, TOTAL, Interrupted, Sleepers, blocked, free_buffers, pool_of
 
 
-def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next() -> None:
+@pytest.mark.covers("BP7")
+def test_an_interrupted_wait_leaves_the_queue_and_wakes_the_next() -> None:
     sleepers = Sleepers()
     pool = pool_of(sleepers=sleepers)
     held = pool.allocate(900, 0)
@@ -29,8 +30,9 @@ def test_bp7_an_interrupted_wait_leaves_the_queue_and_wakes_the_next() -> None:
     assert pool.waiting == 0
 
 
+@pytest.mark.covers("BP7")
 @pytest.mark.parametrize("size", [POOLABLE, 70])
-def test_bp7_a_wait_interrupted_after_its_grant_gives_everything_back(size: int) -> None:
+def test_a_wait_interrupted_after_its_grant_gives_everything_back(size: int) -> None:
     sleepers = Sleepers()
     pool = pool_of(sleepers=sleepers)
     held = [pool.allocate(POOLABLE, 0) for _ in range(10)]
@@ -44,7 +46,8 @@ def test_bp7_a_wait_interrupted_after_its_grant_gives_everything_back(size: int)
     assert pool.waiting == 0
 
 
-def test_bp8_an_exception_of_the_recorder_leaks_nothing() -> None:
+@pytest.mark.covers("BP8")
+def test_an_exception_of_the_recorder_leaks_nothing() -> None:
     def refuse(seconds: float, exhausted: bool) -> None:
         raise ZeroDivisionError
 
@@ -62,8 +65,9 @@ def test_bp8_an_exception_of_the_recorder_leaks_nothing() -> None:
     assert (pool.available, pool.waiting) == (0, 0)
 
 
+@pytest.mark.covers("BP11")
 @pytest.mark.parametrize("ask", ["allocate", "try_allocate"])
-def test_bp11_memory_that_the_system_refuses_is_given_back(ask: str) -> None:
+def test_memory_that_the_system_refuses_is_given_back(ask: str) -> None:
     reached, go_on = threading.Event(), threading.Event()
 
     def memory(size: int) -> memoryview:
@@ -86,7 +90,8 @@ def test_bp11_memory_that_the_system_refuses_is_given_back(ask: str) -> None:
     assert pool.available == 500
 
 
-def test_bp12_bp13_close_wakes_everybody_and_refuses_newcomers_but_takes_buffers_back() -> None:
+@pytest.mark.covers("BP12", "BP13")
+def test_close_wakes_everybody_and_refuses_newcomers_but_takes_buffers_back() -> None:
     pool = pool_of()
     held = pool.allocate(TOTAL, 0)
     waiters = [blocked(pool, 100) for _ in range(3)]

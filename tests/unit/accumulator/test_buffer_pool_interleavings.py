@@ -191,8 +191,9 @@ few_or_many = pytest.mark.parametrize("many", [False, pytest.param(True, marks=p
 """A cast that takes no time, and one that takes seconds: thousands of states."""
 
 
+@pytest.mark.covers("BP3")
 @few_or_many
-def test_bp3_every_interleaving_of_requests_that_do_not_fit_together(many: bool) -> None:
+def test_every_interleaving_of_requests_that_do_not_fit_together(many: bool) -> None:
     """No timeouts: each of them gets its memory, whatever the order."""
 
     def cast(scene: Scene) -> Calls:
@@ -202,9 +203,10 @@ def test_bp3_every_interleaving_of_requests_that_do_not_fit_together(many: bool)
     assert explore(cast, ends=all_succeed) > (1000 if many else 100)
 
 
+@pytest.mark.covers("BP6", "BP7")
 @pytest.mark.slow
 @few_or_many
-def test_bp6_bp7_every_interleaving_with_timeouts_and_interrupts(many: bool) -> None:
+def test_every_interleaving_with_timeouts_and_interrupts(many: bool) -> None:
     """Two of them would block each other for ever with what they hold, if their time had no end."""
 
     def cast(scene: Scene) -> Calls:
@@ -215,8 +217,9 @@ def test_bp6_bp7_every_interleaving_with_timeouts_and_interrupts(many: bool) -> 
     assert explore(cast, faults=("expire", "interrupt"), ends=checked) > (5000 if many else 100)
 
 
+@pytest.mark.covers("BP8", "BP11")
 @few_or_many
-def test_bp8_bp11_every_interleaving_with_refused_memory_and_a_broken_recorder(many: bool) -> None:
+def test_every_interleaving_with_refused_memory_and_a_broken_recorder(many: bool) -> None:
     def cast(scene: Scene) -> Calls:
         calls: Calls = {"all": scene.use(20), "kept": scene.use(10)}
         return calls | ({"odd": scene.use(15)} if many else {})
@@ -225,9 +228,10 @@ def test_bp8_bp11_every_interleaving_with_refused_memory_and_a_broken_recorder(m
     assert explore(cast, faults=("fail",), ends=checked) > (1000 if many else 100)
 
 
+@pytest.mark.covers("BP12", "BP13")
 @pytest.mark.slow
 @few_or_many
-def test_bp12_bp13_every_interleaving_with_a_close(many: bool) -> None:
+def test_every_interleaving_with_a_close(many: bool) -> None:
     def cast(scene: Scene) -> Calls:
         calls: Calls = {"all": scene.use(20), "kept": scene.use(10), "end": scene.pool.close}
         return calls | ({"odd": scene.use(15)} if many else {})
@@ -245,8 +249,9 @@ def test_a_large_request_is_not_starved_by_small_ones() -> None:
     explore(cast, seeded_schedules(1, 300), ends=all_succeed)
 
 
+@pytest.mark.covers("BP6", "BP7", "BP9", "BP11", "BP13")
 @pytest.mark.parametrize("seed", range(4))
-def test_bp6_bp7_bp9_bp11_bp13_seeded_schedules_of_a_crowd(seed: int) -> None:
+def test_seeded_schedules_of_a_crowd(seed: int) -> None:
     """Every fault at once, with buffers held while more are asked for; 27 bytes leave an odd rest beside two buffers."""
 
     def cast(scene: Scene) -> Calls:

@@ -164,9 +164,10 @@ TestPoolMachine = PoolMachine.TestCase
 TestPoolMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
+@pytest.mark.covers("BP9")
 @pytest.mark.usefixtures("restless", "untraced")
 @pytest.mark.parametrize("rounds", sample_and_campaign([1000, 50_000]))
-def test_bp9_ten_threads_allocate_and_release_and_everything_comes_back(rounds: int) -> None:
+def test_ten_threads_allocate_and_release_and_everything_comes_back(rounds: int) -> None:
     threads = 10
     pool = BufferPool(5 * POOLABLE, POOLABLE, FakeClock())
     overdrawn = []

@@ -80,9 +80,10 @@ def test_every_codec_is_read_by_a_foreign_client_and_all_bytes_are_the_pools(cod
     assert fakes.pool.available == fakes.pool.total
 
 
+@pytest.mark.covers("CR1")
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [SIZE, 1 << 17])
-def test_cr1_batches_grow_until_they_have_their_size_compressed(size: int) -> None:
+def test_batches_grow_until_they_have_their_size_compressed(size: int) -> None:
     fakes = accumulator_fakes(memory=1 << 24, batch_size=size, linger=1e6, codec=Codec.ZSTD)
     sizes = sizes_of_batches(fakes, *(events(size // 8, seed) for seed in range(30)))
     assert sizes[0] < size // 2, "nothing is known"
@@ -92,9 +93,10 @@ def test_cr1_batches_grow_until_they_have_their_size_compressed(size: int) -> No
     assert min(sizes[REMEMBERED + 3 :]) > 0.6 * size, "like the worst of the last ones, and a little more than that"
 
 
+@pytest.mark.covers("CR1")
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.SNAPPY, Codec.ZSTD, Codec.GZIP])
 @pytest.mark.parametrize("burst", [3, 6, 10])
-def test_cr1_data_that_changes_back_and_forth_makes_no_batch_too_large(codec: Codec, burst: int) -> None:
+def test_data_that_changes_back_and_forth_makes_no_batch_too_large(codec: Codec, burst: int) -> None:
     """`batch.size` is a twentieth below what topics take."""
     fakes = accumulator_fakes(memory=1 << 24, batch_size=SIZE, linger=1e6, codec=codec)
     dull = [b"%d: all is well, as it was before, and nothing else" % number for number in range(burst * SIZE // 60)]
@@ -104,7 +106,8 @@ def test_cr1_data_that_changes_back_and_forth_makes_no_batch_too_large(codec: Co
     assert max(sizes) <= 1.0486 * SIZE
 
 
-def test_cr1_a_batch_with_little_in_it_teaches_nothing() -> None:
+@pytest.mark.covers("CR1")
+def test_a_batch_with_little_in_it_teaches_nothing() -> None:
     fakes = accumulator_fakes(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
     teach(fakes, Codec.GZIP, 0.2)
     fakes.append(b"{}")
@@ -112,7 +115,8 @@ def test_cr1_a_batch_with_little_in_it_teaches_nothing() -> None:
     assert fakes.ratios.estimate(TP.topic, Codec.GZIP) == 0.2
 
 
-def test_cr1_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
+@pytest.mark.covers("CR1")
+def test_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
     fakes = accumulator_fakes(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.GZIP)
     teach(fakes, Codec.GZIP, 0.9)
     fakes.append(noise(3000))
@@ -284,8 +288,9 @@ def deliver(fakes: AccumulatorFakes) -> list[list[bytes | None]]:
     return found
 
 
+@pytest.mark.covers("RA19", "PB6")
 @pytest.mark.parametrize("codec", CODECS)
-def test_ra19_pb6_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec: Codec) -> None:
+def test_a_compressed_batch_is_cut_and_both_halves_are_compressed(codec: Codec) -> None:
     fakes = accumulator_fakes(batch_size=SIZE, linger=0, codec=codec)
     values = events(20)
     futures = with_futures(fakes, values)
@@ -316,8 +321,9 @@ def test_halves_that_the_codec_fails_to_pack_go_uncompressed() -> None:
     assert fakes.pool.available == fakes.pool.total
 
 
+@pytest.mark.covers("RA21")
 @pytest.mark.parametrize("full", [False, True])
-def test_ra21_halves_that_need_more_bytes_than_the_whole_get_them(full: bool) -> None:
+def test_halves_that_need_more_bytes_than_the_whole_get_them(full: bool) -> None:
     """Half of a batch repeats the other half, which only the whole can make use of."""
     fakes = accumulator_fakes(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
     values = [noise(190, seed) for seed in range(10)] * 2
@@ -337,8 +343,9 @@ def test_ra21_halves_that_need_more_bytes_than_the_whole_get_them(full: bool) ->
     assert fakes.pool.available == fakes.pool.total
 
 
+@pytest.mark.covers("RA21")
 @pytest.mark.parametrize("full", [False, True])
-def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
+def test_halves_are_cut_again_and_again(full: bool) -> None:
     fakes = accumulator_fakes(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
     values = events(16, 3)
     futures = with_futures(fakes, values)
@@ -359,7 +366,8 @@ def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
     assert fakes.pool.available == fakes.pool.total
 
 
-def test_cr1_a_batch_that_was_too_large_counts_however_little_it_held() -> None:
+@pytest.mark.covers("CR1")
+def test_a_batch_that_was_too_large_counts_however_little_it_held() -> None:
     fakes = accumulator_fakes(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
     teach(fakes, Codec.ZSTD, 0.05)
     assert max_bytes(fakes, SIZE) > 10 * SIZE

@@ -31,7 +31,8 @@ def answer(fakes: AccumulatorFakes, *partitions: int) -> None:
         fakes.complete(fakes.queue(tp(partition)).in_flight[0])
 
 
-def test_ra1_a_long_script_of_drains_of_two_nodes_one_in_flight() -> None:
+@pytest.mark.covers("RA1")
+def test_a_long_script_of_drains_of_two_nodes_one_in_flight() -> None:
     """Node 1 leads 0, 1, 2, 3, node 2 leads 4, 5; with one batch in flight a partition is muted until its answer."""
     fakes = accumulator_fakes(linger=0, keep_order=True)
     fakes.leaders = OneLeader({tp(4): (2, 0), tp(5): (2, 0)})
@@ -58,7 +59,8 @@ def test_ra1_a_long_script_of_drains_of_two_nodes_one_in_flight() -> None:
     assert fakes.incomplete.idle
 
 
-def test_ra7_the_next_time_is_the_earliest_over_all_nodes_that_are_not_ready() -> None:
+@pytest.mark.covers("RA7")
+def test_the_next_time_is_the_earliest_over_all_nodes_that_are_not_ready() -> None:
     fakes = accumulator_fakes(linger=0.010)
     fakes.leaders = OneLeader({OTHER: (2, 0), tp(2): (2, 0)})
     start = fakes.clock.now
@@ -76,7 +78,8 @@ def test_ra7_the_next_time_is_the_earliest_over_all_nodes_that_are_not_ready() -
     assert check.next_time == pytest.approx(start + 0.013), "though its node is ready: another batch, another time"
 
 
-def test_ra8_a_partition_that_backs_off_holds_up_no_other() -> None:
+@pytest.mark.covers("RA8")
+def test_a_partition_that_backs_off_holds_up_no_other() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(FULL)
     fakes.append(FULL, FULL, tp=OTHER)
@@ -90,8 +93,9 @@ def test_ra8_a_partition_that_backs_off_holds_up_no_other() -> None:
     assert drained(fakes, 1) == [0]
 
 
+@pytest.mark.covers("RA3")
 @pytest.mark.parametrize("codec", Codec)
-def test_ra3_an_oversize_row_is_alone_in_its_batch_with_every_codec(codec: Codec) -> None:
+def test_an_oversize_row_is_alone_in_its_batch_with_every_codec(codec: Codec) -> None:
     fakes = accumulator_fakes(batch_size=1024, linger=1000, codec=codec)
     large = bytes(range(256)) * 40
     fakes.append(b"before", large, b"more than the few bytes of slack")
@@ -121,7 +125,8 @@ class Waiting:
         self.futures.append(self.fakes.append_one(value, callback=note, tp=where))
 
 
-def test_ra13_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
+@pytest.mark.covers("RA13")
+def test_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
     """Batches that wait, fly, were sent again, were cut in two; and late answers tell nobody anything."""
     fakes = accumulator_fakes(linger=0)
     waiting = Waiting(fakes)
@@ -146,7 +151,8 @@ def test_ra13_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
     assert (fakes.incomplete.idle, fakes.pool.available) == (True, fakes.pool.total)
 
 
-def test_ra14_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
+@pytest.mark.covers("RA14")
+def test_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
     fakes = accumulator_fakes(linger=0, memory=4096)
     fakes.append(FULL)
     flying = fakes.take()
@@ -160,7 +166,8 @@ def test_ra14_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
     assert fakes.pool.available == 4096
 
 
-def test_ra14_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> None:
+@pytest.mark.covers("RA14")
+def test_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> None:
     """As `Producer` ends: what flew when it was dropped would stay with it, and a frozen producer is never collected."""
     fakes = accumulator_fakes(linger=0, memory=4096)
     fakes.append(FULL)
@@ -172,8 +179,9 @@ def test_ra14_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> No
     assert fakes.pool.available == 4096
 
 
+@pytest.mark.covers("RA30")
 @pytest.mark.parametrize("max_block", [(2**63 - 1) / 1000, float(2**63 - 1)])
-def test_ra30_an_append_with_the_longest_max_block_waits_and_goes_on(max_block: float) -> None:
+def test_an_append_with_the_longest_max_block_waits_and_goes_on(max_block: float) -> None:
     fakes = accumulator_fakes(memory=1024, batch_size=1024, linger=0, max_block=max_block)
     fakes.append(FULL)
     appending = Runner(lambda: fakes.append(FULL, tp=OTHER))
@@ -183,7 +191,8 @@ def test_ra30_an_append_with_the_longest_max_block_waits_and_goes_on(max_block: 
     assert drained(fakes, 1) == [1]
 
 
-def test_fu2_a_future_times_out_blocks_until_its_batch_ends_and_raises_its_error() -> None:
+@pytest.mark.covers("FU2")
+def test_a_future_times_out_blocks_until_its_batch_ends_and_raises_its_error() -> None:
     fakes = accumulator_fakes(linger=0)
     waiting = Waiting(fakes)
     waiting.append(b"written")
@@ -201,7 +210,8 @@ def test_fu2_a_future_times_out_blocks_until_its_batch_ends_and_raises_its_error
         blocked.result()
 
 
-def test_in3_kp16_a_callback_always_learns_the_partition_also_of_what_failed() -> None:
+@pytest.mark.covers("IN3", "KP16")
+def test_a_callback_always_learns_the_partition_also_of_what_failed() -> None:
     fakes = accumulator_fakes(linger=0, delivery_timeout=10)
     waiting = Waiting(fakes)
     waiting.append(b"expires", OTHER)

@@ -60,8 +60,9 @@ def other_thread() -> Iterator[ThreadPoolExecutor]:
         yield made
 
 
+@pytest.mark.covers("KP9")
 @pytest.mark.parametrize("mine", [True, False], ids=["of its own", "of another thread"])
-def test_kp9_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
+def test_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
     other_thread: ThreadPoolExecutor, mine: bool
 ) -> None:
     interrupts = 0
@@ -82,7 +83,8 @@ def test_kp9_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
     assert raised is error
 
 
-def test_kp9_failures_of_many_threads_are_told_in_the_order_in_which_they_came() -> None:
+@pytest.mark.covers("KP9")
+def test_failures_of_many_threads_are_told_in_the_order_in_which_they_came() -> None:
     accounts = FailureTracker()
     go_on = threading.Barrier(4)
     owners = []

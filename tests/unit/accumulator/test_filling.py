@@ -38,7 +38,8 @@ def drained(fakes: AccumulatorFakes) -> list[tuple[int, list[bytes | None]]]:
     return batches
 
 
-def test_ra2_rows_fill_the_open_batch_and_it_is_ready_when_the_next_one_opens() -> None:
+@pytest.mark.covers("RA2")
+def test_rows_fill_the_open_batch_and_it_is_ready_when_the_next_one_opens() -> None:
     fakes = accumulator_fakes(batch_size=1024)
     appended = 0
     while not fakes.ready():
@@ -51,7 +52,8 @@ def test_ra2_rows_fill_the_open_batch_and_it_is_ready_when_the_next_one_opens() 
     assert values_of(batch) == [b"v" * 100] * (appended - 1)
 
 
-def test_ra2_a_run_is_split_over_batches_exactly() -> None:
+@pytest.mark.covers("RA2")
+def test_a_run_is_split_over_batches_exactly() -> None:
     random_sizes = random.Random(7)
     values: list[bytes | None] = [random_sizes.randbytes(random_sizes.randrange(300)) for _ in range(500)]
     values[3] = values[250] = None
@@ -86,7 +88,8 @@ def test_an_empty_run_opens_nothing() -> None:
     assert fakes.pool.available == fakes.pool.total
 
 
-def test_ra3_an_oversize_row_gets_a_batch_of_its_own_size_and_its_own() -> None:
+@pytest.mark.covers("RA3")
+def test_an_oversize_row_gets_a_batch_of_its_own_size_and_its_own() -> None:
     fakes = accumulator_fakes(batch_size=1024, linger=0)
     large = b"L" * 5000
     after = b"more than the few bytes of slack"
@@ -100,7 +103,8 @@ def test_ra3_an_oversize_row_gets_a_batch_of_its_own_size_and_its_own() -> None:
     assert fakes.pool.available == fakes.pool.total
 
 
-def test_ra20_the_first_oversize_row_is_taken_and_the_second_opens_another_batch() -> None:
+@pytest.mark.covers("RA20")
+def test_the_first_oversize_row_is_taken_and_the_second_opens_another_batch() -> None:
     fakes = accumulator_fakes(batch_size=1024, linger=0)
     fakes.append(b"1" * 2000)
     fakes.append(b"2" * 2000)
@@ -126,7 +130,8 @@ def test_timestamps_base_is_the_first_rows_and_maximum_that_of_all() -> None:
     assert (header.base_timestamp, header.max_timestamp) == (5000, 9000)
 
 
-def test_pb9_a_taken_batch_takes_no_more_rows() -> None:
+@pytest.mark.covers("PB9")
+def test_a_taken_batch_takes_no_more_rows() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(b"a")
     batch = fakes.take()
@@ -135,7 +140,8 @@ def test_pb9_a_taken_batch_takes_no_more_rows() -> None:
     assert values_of(fakes.take()) == [b"b"]
 
 
-def test_md1_futures_of_single_records_know_offset_and_timestamp() -> None:
+@pytest.mark.covers("MD1")
+def test_futures_of_single_records_know_offset_and_timestamp() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(b"row of a run")
     futures = [fakes.append_one(b"single", 7000 + number) for number in range(3)]
@@ -145,8 +151,9 @@ def test_md1_futures_of_single_records_know_offset_and_timestamp() -> None:
     assert [future.result(0) for future in futures] == [("orders", 0, 41 + n, 7000 + n) for n in range(3)]
 
 
+@pytest.mark.covers("MD1")
 @pytest.mark.parametrize(("base", "append_time", "expected"), [(-1, -1, (-1, 7000)), (9, 123, (9, 123))])
-def test_md1_unknown_offset_and_log_append_time(base: int, append_time: int, expected: tuple[int, int]) -> None:
+def test_unknown_offset_and_log_append_time(base: int, append_time: int, expected: tuple[int, int]) -> None:
     fakes = accumulator_fakes(linger=0)
     future = fakes.append_one(b"single", 7000)
     fakes.complete(fakes.take(), base, append_time)
@@ -164,7 +171,8 @@ def test_a_single_record_that_does_not_fit_moves_to_the_next_batch_with_its_futu
     assert future.result(0).offset == 70
 
 
-def test_kp9_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end() -> None:
+@pytest.mark.covers("KP9")
+def test_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end() -> None:
     fakes = accumulator_fakes(linger=0)
     future = fakes.append_one(b"single")
     seen = []

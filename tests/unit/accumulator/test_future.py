@@ -30,7 +30,8 @@ def pair() -> tuple[BatchResult, list[RecordFuture]]:
     return result, [result.add(index, 7000 + index, None) for index in range(3)]
 
 
-def test_fu1_a_future_is_running_and_then_done_and_never_cancelled() -> None:
+@pytest.mark.covers("FU1")
+def test_a_future_is_running_and_then_done_and_never_cancelled() -> None:
     result, (first, *_) = pair()
     assert (first.running(), first.done(), first.cancel(), first.cancelled()) == (True, False, False, False)
     assert "state=running" in repr(first)
@@ -45,7 +46,8 @@ def test_fu1_a_future_is_running_and_then_done_and_never_cancelled() -> None:
     assert isinstance(first, futures.Future)
 
 
-def test_fu1_only_the_producer_completes_it() -> None:
+@pytest.mark.covers("FU1")
+def test_only_the_producer_completes_it() -> None:
     _, (first, *_) = pair()
     with pytest.raises(InvalidStateError, match="only its producer"):
         first.set_result(RecordMetadata("t", 0, 0, 0))
@@ -54,7 +56,8 @@ def test_fu1_only_the_producer_completes_it() -> None:
     assert not first.done()
 
 
-def test_fu1_an_error_is_raised_by_every_call() -> None:
+@pytest.mark.covers("FU1")
+def test_an_error_is_raised_by_every_call() -> None:
     result, waits = pair()
     result.fail(REFUSED)
     for one in waits:
@@ -65,8 +68,9 @@ def test_fu1_an_error_is_raised_by_every_call() -> None:
     assert "raised ValueError" in repr(waits[0])
 
 
+@pytest.mark.covers("FU1")
 @pytest.mark.parametrize("well", [True, False])
-def test_fu1_who_waits_in_another_thread_is_woken(well: bool) -> None:
+def test_who_waits_in_another_thread_is_woken(well: bool) -> None:
     result, waits = pair()
     waiting = [Runner(lambda one=one: [one.exception(DEADLINE)]) for one in waits for _ in range(2)]  # type: ignore[misc]
     wait_until(lambda: len(result.watched) == 3, "all wait")
@@ -74,7 +78,8 @@ def test_fu1_who_waits_in_another_thread_is_woken(well: bool) -> None:
     assert [runner.result() for runner in waiting] == [[None if well else REFUSED]] * 6
 
 
-def test_fu1_wait_and_as_completed_know_them() -> None:
+@pytest.mark.covers("FU1")
+def test_wait_and_as_completed_know_them() -> None:
     early, one = pair()
     late, other = pair()
     early.complete(0, -1)
@@ -92,7 +97,8 @@ def test_fu1_wait_and_as_completed_know_them() -> None:
     assert all(not waiters(future) for future in other)
 
 
-def test_fu1_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() -> None:
+@pytest.mark.covers("FU1")
+def test_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() -> None:
     """`wait` counts futures that are not finished, and each that is told later counts as one of them."""
     (result, (first, second, _)), (late, (other, *_)) = pair(), pair()
     began: list[Runner] = []
@@ -133,7 +139,8 @@ class Ending(RecordFuture):
         return super()._state
 
 
-def test_fu1_a_batch_that_ends_while_a_thread_begins_to_wait_for_all_of_it() -> None:
+@pytest.mark.covers("FU1")
+def test_a_batch_that_ends_while_a_thread_begins_to_wait_for_all_of_it() -> None:
     """`wait` counts those that are not done twice, and holds their conditions meanwhile so that none is done in between."""
     result = BatchResult(TP)
     looks = itertools.count(-3)  # it ends between the first look at all three and the second
@@ -142,7 +149,8 @@ def test_fu1_a_batch_that_ends_while_a_thread_begins_to_wait_for_all_of_it() -> 
     assert next(looks) > 0
 
 
-def test_fu1_a_batch_that_ends_while_a_thread_begins_to_take_them_as_completed() -> None:
+@pytest.mark.covers("FU1")
+def test_a_batch_that_ends_while_a_thread_begins_to_take_them_as_completed() -> None:
     """Each is given once: those found done are not told of again."""
     early, (late, other) = BatchResult(TP), pair()
     one = [Ending(early, 0, itertools.count()), *(early.add(index, 7000, None) for index in (1, 2))]
@@ -154,7 +162,8 @@ def test_fu1_a_batch_that_ends_while_a_thread_begins_to_take_them_as_completed()
     assert (len(found), set(found)) == (6, {*one, *other})
 
 
-def test_in2_a_callback_may_wait_for_the_other_futures_of_its_batch() -> None:
+@pytest.mark.covers("IN2")
+def test_a_callback_may_wait_for_the_other_futures_of_its_batch() -> None:
     result, waits = pair()
     found: list[object] = []
     for one in waits:
@@ -163,7 +172,8 @@ def test_in2_a_callback_may_wait_for_the_other_futures_of_its_batch() -> None:
     assert found == [set(), set(), set()]
 
 
-def test_ra19_a_wait_that_begins_during_a_split_ends() -> None:
+@pytest.mark.covers("RA19")
+def test_a_wait_that_begins_during_a_split_ends() -> None:
     seen: list[RecordFuture] = []
 
     class WatchedAtOnce(RecordFuture):
@@ -180,7 +190,8 @@ def test_ra19_a_wait_that_begins_during_a_split_ends() -> None:
     assert seen == waits[1:]
 
 
-def test_in2_callbacks_run_once_after_all_futures_of_the_batch_are_done_or_at_once(
+@pytest.mark.covers("IN2")
+def test_callbacks_run_once_after_all_futures_of_the_batch_are_done_or_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     result, (first, second, third) = pair()
@@ -206,7 +217,8 @@ def test_a_coroutine_can_wait_for_one() -> None:
     assert asyncio.run(wait()).offset == 3
 
 
-def test_ra19_a_wait_for_a_record_of_the_second_half_ends_with_it() -> None:
+@pytest.mark.covers("RA19")
+def test_a_wait_for_a_record_of_the_second_half_ends_with_it() -> None:
     result, waits = pair()
     waiting = [Runner(lambda one=one: one.result(DEADLINE).offset) for one in waits]  # type: ignore[misc]
     wait_until(lambda: len(result.watched) == 3, "all wait")

@@ -33,7 +33,8 @@ def drained(fakes: AccumulatorFakes, node: int = NODE, max_bytes: int = 1 << 30)
     return [batch.topic_partition.partition for batch in fakes.drainer.drain(node, max_bytes, fakes.clock.now)]
 
 
-def test_ra1_partitions_of_a_node_take_turns_and_each_gives_one_batch_at_a_time() -> None:
+@pytest.mark.covers("RA1")
+def test_partitions_of_a_node_take_turns_and_each_gives_one_batch_at_a_time() -> None:
     fakes = accumulator_fakes(linger=0)
     for partition in range(4):
         fakes.append(FULL, FULL, FULL, tp=tp(partition))
@@ -41,7 +42,8 @@ def test_ra1_partitions_of_a_node_take_turns_and_each_gives_one_batch_at_a_time(
     assert drained(fakes) == []
 
 
-def test_ra1_each_node_gives_its_own_partitions() -> None:
+@pytest.mark.covers("RA1")
+def test_each_node_gives_its_own_partitions() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.leaders = OneLeader({tp(1): (2, 0), tp(3): (2, 0), tp(4): (-1, -1)})
     for partition in range(5):
@@ -83,7 +85,8 @@ def test_a_listed_batch_that_must_wait_meanwhile_is_left_and_comes_back_with_the
     assert drained(fakes) == [0]
 
 
-def test_ra10_a_newer_leader_epoch_ends_a_pause_once() -> None:
+@pytest.mark.covers("RA10")
+def test_a_newer_leader_epoch_ends_a_pause_once() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(FULL)
     for epoch, ready in ((1, True), (1, False), (2, True)):
@@ -96,7 +99,8 @@ def test_ra10_a_newer_leader_epoch_ends_a_pause_once() -> None:
         assert bool(fakes.ready()) is ready
 
 
-def test_ra28_a_script_of_retries_and_leader_epochs() -> None:
+@pytest.mark.covers("RA28")
+def test_a_script_of_retries_and_leader_epochs() -> None:
     """(epoch seen, ready at once) after each failed attempt."""
     fakes = accumulator_fakes(linger=0)
     fakes.leaders = OneLeader({TP: (NODE, 5)})
@@ -151,7 +155,8 @@ def test_partitions_that_linger_are_looked_at_once_when_their_time_comes(looked:
     assert len(looked) == 100
 
 
-def test_ra2_a_batch_that_another_thread_opened_meanwhile_is_filled_first() -> None:
+@pytest.mark.covers("RA2")
+def test_a_batch_that_another_thread_opened_meanwhile_is_filled_first() -> None:
     """Internal fragmentation: two threads that both find no open batch must not leave one of them half empty."""
     both = threading.Barrier(2, timeout=20)
 
@@ -170,7 +175,8 @@ def test_ra2_a_batch_that_another_thread_opened_meanwhile_is_filled_first() -> N
     assert fakes.pool.total - fakes.pool.available == 1024, "the second buffer went back"
 
 
-def test_ra13_ra14_an_abort_ends_what_waits_and_leaves_what_flies_its_buffer() -> None:
+@pytest.mark.covers("RA13", "RA14")
+def test_an_abort_ends_what_waits_and_leaves_what_flies_its_buffer() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(FULL, FULL)
     flying = fakes.take()
@@ -183,7 +189,8 @@ def test_ra13_ra14_an_abort_ends_what_waits_and_leaves_what_flies_its_buffer() -
     assert (fakes.incomplete.idle, fakes.ready()) == (True, [])
 
 
-def test_ra16_ra17_muted_full_and_backing_off_batches_expire_alike() -> None:
+@pytest.mark.covers("RA16", "RA17")
+def test_muted_full_and_backing_off_batches_expire_alike() -> None:
     fakes = accumulator_fakes(linger=0, keep_order=True, delivery_timeout=10)
     fakes.append(FULL, FULL)
     fakes.append(FULL, tp=OTHER)

@@ -47,7 +47,8 @@ def single(batch: ProducerBatch, index: int, seen: list[object] | None = None) -
     return batch.result.add(index, 7000 + index, callback)
 
 
-def test_pb1_pb2_an_aborted_batch_fails_its_records_and_cannot_be_aborted_twice() -> None:
+@pytest.mark.covers("PB1", "PB2")
+def test_an_aborted_batch_fails_its_records_and_cannot_be_aborted_twice() -> None:
     batch = batch_of(b"a")
     waits = single(batch, 0)
     batch.abort(REFUSED)
@@ -56,7 +57,8 @@ def test_pb1_pb2_an_aborted_batch_fails_its_records_and_cannot_be_aborted_twice(
         batch.abort(REFUSED)
 
 
-def test_pb3_a_batch_that_has_succeeded_cannot_end_again() -> None:
+@pytest.mark.covers("PB3")
+def test_a_batch_that_has_succeeded_cannot_end_again() -> None:
     batch = batch_of(b"a")
     assert batch.complete(0, -1)
     for again in (lambda: batch.complete(0, -1), lambda: batch.fail(REFUSED), lambda: batch.abort(REFUSED)):
@@ -64,8 +66,9 @@ def test_pb3_a_batch_that_has_succeeded_cannot_end_again() -> None:
             again()
 
 
+@pytest.mark.covers("PB4")
 @pytest.mark.parametrize("end", [ProducerBatch.fail, ProducerBatch.abort])
-def test_pb4_after_the_end_a_late_answer_changes_nothing(end: object) -> None:
+def test_after_the_end_a_late_answer_changes_nothing(end: object) -> None:
     batch = batch_of(b"a")
     waits = single(batch, 0)
     end(batch, REFUSED)  # type: ignore[operator]
@@ -74,15 +77,15 @@ def test_pb4_after_the_end_a_late_answer_changes_nothing(end: object) -> None:
     assert (batch.state, waits.exception(0)) == (state, REFUSED)
 
 
-def test_pb9_a_closed_batch_takes_no_rows() -> None:
+@pytest.mark.covers("PB9")
+def test_a_closed_batch_takes_no_rows() -> None:
     with pytest.raises(IllegalState, match="closed batch of topic 'orders', partition 0"):
         batch_of(b"a").append(rows_of([b"b"]), 0, 1)
 
 
+@pytest.mark.covers("MD1", "IN2")
 @pytest.mark.parametrize(("offset", "log_append_time"), [(40, -1), (40, 99), (-1, -1)])
-def test_md1_in2_callbacks_run_in_order_before_any_future_of_the_batch_is_done(
-    offset: int, log_append_time: int
-) -> None:
+def test_callbacks_run_in_order_before_any_future_of_the_batch_is_done(offset: int, log_append_time: int) -> None:
     batch = batch_of(b"a", b"b", b"c")
     seen: list[object] = []
     waits = [single(batch, index, seen) for index in range(3)]
@@ -95,7 +98,8 @@ def test_md1_in2_callbacks_run_in_order_before_any_future_of_the_batch_is_done(
     ]
 
 
-def test_pb10_complaints_reach_their_records_and_callback_and_future_agree() -> None:
+@pytest.mark.covers("PB10")
+def test_complaints_reach_their_records_and_callback_and_future_agree() -> None:
     batch = batch_of(b"a", b"b", b"c")
     seen: list[tuple[int, int, Exception]] = []
     waits = [single(batch, index, seen) for index in range(3)]  # type: ignore[arg-type]
@@ -105,7 +109,8 @@ def test_pb10_complaints_reach_their_records_and_callback_and_future_agree() -> 
     assert all(error.code == 87 for _, _, error in seen)  # type: ignore[attr-defined]
 
 
-def test_fu2_a_table_is_done_with_its_last_run_and_knows_ranges_without_gaps() -> None:
+@pytest.mark.covers("FU2")
+def test_a_table_is_done_with_its_last_run_and_knows_ranges_without_gaps() -> None:
     table = TableResult()
     for _ in range(4):
         table.expect()
@@ -120,7 +125,8 @@ def test_fu2_a_table_is_done_with_its_last_run_and_knows_ranges_without_gaps() -
     assert found.ranges == {TP: (OffsetRange(0, 19, 20),), OTHER: (OffsetRange(7, 7, 1),)}
 
 
-def test_fu2_ranges_of_a_table_show_where_others_wrote_and_leave_out_what_is_unknown() -> None:
+@pytest.mark.covers("FU2")
+def test_ranges_of_a_table_show_where_others_wrote_and_leave_out_what_is_unknown() -> None:
     table = TableResult()
     for offset in (0, 10, -1):
         table.expect()
@@ -130,7 +136,8 @@ def test_fu2_ranges_of_a_table_show_where_others_wrote_and_leave_out_what_is_unk
     assert table.future.result(0).records == 15
 
 
-def test_fu2_the_first_error_of_a_table_is_its_result_once_nothing_is_under_way() -> None:
+@pytest.mark.covers("FU2")
+def test_the_first_error_of_a_table_is_its_result_once_nothing_is_under_way() -> None:
     table = TableResult()
     run = RowRange(table, 0, RowNumbers(0, 3))
     for _ in range(2):
@@ -145,13 +152,14 @@ def test_fu2_the_first_error_of_a_table_is_its_result_once_nothing_is_under_way(
 # --- cut in two -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("RA19", "PB6")
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.one_of(st.none(), st.binary(max_size=200)), min_size=2, max_size=200),
     st.integers(0, 2**40),
     st.randoms(use_true_random=False),
 )
-def test_ra19_pb6_both_halves_are_what_an_encoder_would_have_made(
+def test_both_halves_are_what_an_encoder_would_have_made(
     values: list[bytes | None], base: int, choose: random.Random
 ) -> None:
     times = [base + choose.choice((0, 1, 70, -3, 100_000)) for _ in values]
@@ -173,7 +181,8 @@ def test_ra19_pb6_both_halves_are_what_an_encoder_would_have_made(
         assert [record.offset for record in decoded] == list(range(len(found)))
 
 
-def test_ra19_the_halves_are_about_equal_and_the_cut_leaves_the_first_in_place() -> None:
+@pytest.mark.covers("RA19")
+def test_the_halves_are_about_equal_and_the_cut_leaves_the_first_in_place() -> None:
     batch = batch_of(*[b"v" * 50] * 20)
     before = bytes(batch.data)
     tail = batch.split()
@@ -183,13 +192,15 @@ def test_ra19_the_halves_are_about_equal_and_the_cut_leaves_the_first_in_place()
     assert tail.resent
 
 
-def test_ra31_a_cut_always_leaves_a_record_on_each_side() -> None:
+@pytest.mark.covers("RA31")
+def test_a_cut_always_leaves_a_record_on_each_side() -> None:
     for sizes in ((1, 1), (1000, 1), (1, 1000)):
         batch = batch_of(*(b"x" * size for size in sizes))
         assert (batch.split().records_count, batch.records_count) == (1, 1)
 
 
-def test_pb5_a_cut_leaves_attributes_timestamps_keys_and_headers_alone() -> None:
+@pytest.mark.covers("PB5")
+def test_a_cut_leaves_attributes_timestamps_keys_and_headers_alone() -> None:
     """Everything in front of the offset delta and behind it, byte by byte; only the lengths may shrink."""
     records = [b"\x00" + delta + b"\x02k\x04vv\x02\x02h\x02x" for delta in (b"\x00\x00", b"\x02\x02", b"\xc8\x01\x04")]
     data = bytearray().join(bytes([2 * len(record)]) + record for record in records)
@@ -199,7 +210,8 @@ def test_pb5_a_cut_leaves_attributes_timestamps_keys_and_headers_alone() -> None
     assert bytes(data[cut:end]) == bytes([2 * len(records[2])]) + b"\x00\xc8\x01\x00" + records[2][4:]
 
 
-def test_pb5_a_cut_keeps_keys_headers_and_times_for_a_foreign_reader() -> None:
+@pytest.mark.covers("PB5")
+def test_a_cut_keeps_keys_headers_and_times_for_a_foreign_reader() -> None:
     headers = [[(f"h{n}", b"%d" % n), ("same", None), ("same", b"")] if n % 3 else [] for n in range(20)]
     table = pa.record_batch(
         {
@@ -224,7 +236,8 @@ def test_pb5_a_cut_keeps_keys_headers_and_times_for_a_foreign_reader() -> None:
     assert [record.timestamp for record in found] == [9_000 + 7 * n for n in range(20)]
 
 
-def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:
+@pytest.mark.covers("RA19", "RA32")
+def test_futures_follow_their_records_into_the_halves() -> None:
     batch = batch_of(*[b"v" * 50] * 20)
     table = TableResult()
     table.expect()
@@ -240,7 +253,8 @@ def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:
     assert table.future.result(0).ranges == {TP: (OffsetRange(105, 109, 5), OffsetRange(500, 509, 10))}
 
 
-def test_sn35_rows_of_a_run_after_the_cut_keep_their_numbers() -> None:
+@pytest.mark.covers("SN35")
+def test_rows_of_a_run_after_the_cut_keep_their_numbers() -> None:
     batch = batch_of(*[b"v" * 50] * 20)
     table = TableResult()
     table.expect()
@@ -254,7 +268,8 @@ def test_sn35_rows_of_a_run_after_the_cut_keep_their_numbers() -> None:
     assert error.rows == {113: "thirteen"}
 
 
-def test_ra21_the_halves_share_one_buffer_of_the_pool_and_the_last_gives_it_back() -> None:
+@pytest.mark.covers("RA21")
+def test_the_halves_share_one_buffer_of_the_pool_and_the_last_gives_it_back() -> None:
     fakes = accumulator_fakes(linger=0, batch_size=1024, memory=2048)
     fakes.append(*[b"v" * 50] * 14)
     whole = fakes.take()
@@ -276,7 +291,8 @@ def test_ra21_the_halves_share_one_buffer_of_the_pool_and_the_last_gives_it_back
     assert fakes.incomplete.idle
 
 
-def test_ra12_ra32_a_flush_waits_for_both_halves() -> None:
+@pytest.mark.covers("RA12", "RA32")
+def test_a_flush_waits_for_both_halves() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(*[b"v" * 50] * 14)
     fakes.split(fakes.take())

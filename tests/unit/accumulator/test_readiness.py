@@ -38,7 +38,8 @@ def firsts(batches: list[ProducerBatch]) -> bytes:
     return b"".join((values_of(batch)[0] or b"")[:1] for batch in batches)
 
 
-def test_ra4_a_batch_lingers_and_is_ready_to_the_millisecond() -> None:
+@pytest.mark.covers("RA4")
+def test_a_batch_lingers_and_is_ready_to_the_millisecond() -> None:
     fakes = accumulator_fakes(linger=0.010)
     created = fakes.clock.now
     fakes.append(b"a")
@@ -50,7 +51,8 @@ def test_ra4_a_batch_lingers_and_is_ready_to_the_millisecond() -> None:
     assert (fakes.ready(), fakes.next_time()) == ([TP], None)
 
 
-def test_ra7_the_next_time_is_that_of_the_next_partition_and_ready_ones_do_not_count() -> None:
+@pytest.mark.covers("RA7")
+def test_the_next_time_is_that_of_the_next_partition_and_ready_ones_do_not_count() -> None:
     fakes = accumulator_fakes(linger=0.010)
     fakes.append(b"a")
     fakes.clock.advance(0.004)
@@ -61,7 +63,8 @@ def test_ra7_the_next_time_is_that_of_the_next_partition_and_ready_ones_do_not_c
     assert fakes.next_time() == pytest.approx(fakes.clock.now + 0.004)
 
 
-def test_ra2_a_full_batch_does_not_linger_and_the_next_open_one_does() -> None:
+@pytest.mark.covers("RA2")
+def test_a_full_batch_does_not_linger_and_the_next_open_one_does() -> None:
     fakes = accumulator_fakes(linger=10)
     fakes.append(FULL, b"y" * 200)
     assert fakes.ready() == [TP]
@@ -69,7 +72,8 @@ def test_ra2_a_full_batch_does_not_linger_and_the_next_open_one_does() -> None:
     assert fakes.ready() == []
 
 
-def test_ra5_ra1_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
+@pytest.mark.covers("RA5", "RA1")
+def test_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(b"1" * 900, b"2" * 900, b"3" * 900)
     assert fakes.ready() == [TP]
@@ -77,7 +81,8 @@ def test_ra5_ra1_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
     assert fakes.ready() == []
 
 
-def test_ra5_a_drain_keeps_to_its_limit_and_skips_what_does_not_fit() -> None:
+@pytest.mark.covers("RA5")
+def test_a_drain_keeps_to_its_limit_and_skips_what_does_not_fit() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(FULL)
     fakes.append(FULL, tp=OTHER)
@@ -88,7 +93,8 @@ def test_ra5_a_drain_keeps_to_its_limit_and_skips_what_does_not_fit() -> None:
     assert fakes.ready() == [OTHER], "what did not fit is first the next time"
 
 
-def test_ra29_a_node_without_partitions_gives_nothing() -> None:
+@pytest.mark.covers("RA29")
+def test_a_node_without_partitions_gives_nothing() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(FULL)
     assert fakes.check().nodes == [NODE]
@@ -96,7 +102,8 @@ def test_ra29_a_node_without_partitions_gives_nothing() -> None:
     assert fakes.ready() == [TP]
 
 
-def test_ra11_a_flush_makes_everything_ready_and_ends_with_the_last_acknowledgement() -> None:
+@pytest.mark.covers("RA11")
+def test_a_flush_makes_everything_ready_and_ends_with_the_last_acknowledgement() -> None:
     fakes = accumulator_fakes(linger=1000)
     fakes.append(b"a")
     fakes.append(b"b", tp=OTHER)
@@ -111,7 +118,8 @@ def test_ra11_a_flush_makes_everything_ready_and_ends_with_the_last_acknowledgem
     assert fakes.ready() == [], "after the flush batches linger again"
 
 
-def test_ra12_a_flush_waits_for_what_was_there_at_its_call_only() -> None:
+@pytest.mark.covers("RA12")
+def test_a_flush_waits_for_what_was_there_at_its_call_only() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(b"before")
     early = fakes.take()
@@ -123,7 +131,8 @@ def test_ra12_a_flush_waits_for_what_was_there_at_its_call_only() -> None:
     assert not fakes.incomplete.idle
 
 
-def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
+@pytest.mark.covers("RA12")
+def test_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
     fakes = accumulator_fakes(linger=0)
     fakes.append(b"again")
     batch = fakes.take()
@@ -197,7 +206,8 @@ def test_an_append_without_a_waiting_drain_wakes_no_thread(monkeypatch: pytest.M
     assert len(fakes.wakeups) == 1
 
 
-def test_ra8_a_batch_sent_again_waits_for_its_backoff_whatever_hurries() -> None:
+@pytest.mark.covers("RA8")
+def test_a_batch_sent_again_waits_for_its_backoff_whatever_hurries() -> None:
     fakes = accumulator_fakes(linger=0)
     (batch,) = taken(fakes, b"1")
     fakes.put_back(batch, backoff=0.1)
@@ -221,7 +231,8 @@ def test_put_back_keeps_the_order_of_creation() -> None:
     assert again == b"12345"
 
 
-def test_sn15_batches_sent_again_go_one_at_a_time() -> None:
+@pytest.mark.covers("SN15")
+def test_batches_sent_again_go_one_at_a_time() -> None:
     """Also when the first one is in flight again while later ones still wait for their (failing) answers."""
     fakes = accumulator_fakes(linger=0)
     first, second, third = taken(fakes, b"1", b"2", b"3")
@@ -237,7 +248,8 @@ def test_sn15_batches_sent_again_go_one_at_a_time() -> None:
     assert fakes.take() is second
 
 
-def test_sn18_a_batch_sent_again_waits_for_an_earlier_one_that_was_never_sent_again() -> None:
+@pytest.mark.covers("SN18")
+def test_a_batch_sent_again_waits_for_an_earlier_one_that_was_never_sent_again() -> None:
     fakes = accumulator_fakes(linger=0)
     first, second = taken(fakes, b"1", b"2")
     fakes.put_back(second, backoff=0)
@@ -272,7 +284,8 @@ def test_a_new_batch_waits_for_one_that_is_sent_again() -> None:
     assert fakes.ready() == [TP]
 
 
-def test_ra17_sn36_with_one_in_flight_a_partition_is_mute_until_its_answer() -> None:
+@pytest.mark.covers("RA17", "SN36")
+def test_with_one_in_flight_a_partition_is_mute_until_its_answer() -> None:
     fakes = accumulator_fakes(linger=0, keep_order=True)
     fakes.append(b"1" * 900, b"2" * 900)
     fakes.append(b"o", tp=OTHER)
@@ -285,7 +298,8 @@ def test_ra17_sn36_with_one_in_flight_a_partition_is_mute_until_its_answer() -> 
     assert fakes.ready() == [OTHER, TP]
 
 
-def test_sn17_sn18_has_earlier_looks_at_queue_and_flight() -> None:
+@pytest.mark.covers("SN17", "SN18")
+def test_has_earlier_looks_at_queue_and_flight() -> None:
     fakes = accumulator_fakes(linger=0)
     first, second = taken(fakes, b"1", b"2")
     queue = fakes.queue()
@@ -297,7 +311,8 @@ def test_sn17_sn18_has_earlier_looks_at_queue_and_flight() -> None:
     assert not queue.has_earlier(second)
 
 
-def test_ra16_an_open_batch_expires_while_it_lingers_and_later_rows_open_another() -> None:
+@pytest.mark.covers("RA16")
+def test_an_open_batch_expires_while_it_lingers_and_later_rows_open_another() -> None:
     fakes = accumulator_fakes(linger=1000, delivery_timeout=120)
     fakes.append(b"a")
     fakes.clock.advance(120)
@@ -310,7 +325,8 @@ def test_ra16_an_open_batch_expires_while_it_lingers_and_later_rows_open_another
     assert values_of(fakes.take()) == [b"b"]
 
 
-def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
+@pytest.mark.covers("RA15", "PB7", "PB8")
+def test_expiry_counts_from_creation_through_every_retry() -> None:
     fakes = accumulator_fakes(linger=0, delivery_timeout=120)
     created = fakes.clock.now
     (batch,) = taken(fakes, b"1")
@@ -329,7 +345,8 @@ def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
     assert "The last response: NOT_ENOUGH_REPLICAS (19)." in str(error)
 
 
-def test_ra15_timeouts_beyond_any_clock_do_not_overflow() -> None:
+@pytest.mark.covers("RA15")
+def test_timeouts_beyond_any_clock_do_not_overflow() -> None:
     fakes = accumulator_fakes(linger=2.0**63, delivery_timeout=2.0**63)
     fakes.append(b"a")
     assert fakes.ready() == []
@@ -339,7 +356,8 @@ def test_ra15_timeouts_beyond_any_clock_do_not_overflow() -> None:
     assert fakes.ready() == [TP]
 
 
-def test_ra16_ra23_sn39_the_oldest_of_all_batches_expires_first_wherever_it_is() -> None:
+@pytest.mark.covers("RA16", "RA23", "SN39")
+def test_the_oldest_of_all_batches_expires_first_wherever_it_is() -> None:
     fakes = accumulator_fakes(linger=1000, delivery_timeout=120)
     assert (fakes.incomplete.next_expiry(), fakes.completion.take_expired(1e9)) == (None, [])
     start = fakes.clock.now
@@ -366,7 +384,8 @@ def test_the_first_batch_expires_though_it_flew_again_after_later_ones() -> None
     assert fakes.completion.take_expired(start + 120) == [first]
 
 
-def test_sn38_an_acknowledged_batch_never_expires() -> None:
+@pytest.mark.covers("SN38")
+def test_an_acknowledged_batch_never_expires() -> None:
     fakes = accumulator_fakes(linger=0)
     (batch,) = taken(fakes, b"1")
     fakes.complete(batch)

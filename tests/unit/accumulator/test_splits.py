@@ -21,7 +21,8 @@ def single(value: bytes, fakes: AccumulatorFakes) -> Future[RecordMetadata]:
     return fakes.append_one(value)
 
 
-def test_ra19_halves_go_before_everything_that_was_appended_later() -> None:
+@pytest.mark.covers("RA19")
+def test_halves_go_before_everything_that_was_appended_later() -> None:
     fakes = accumulator_fakes(linger=0)
     futures = [single(b"%d" % number + b"." * 199, fakes) for number in range(12)]
     whole, later = fakes.take(), fakes.take()
@@ -78,10 +79,11 @@ def row(choose: random.Random, well: bool) -> bytes:
     return b"".join(b"%03d " % choose.randrange(1000) for _ in range(25))[:length] if well else choose.randbytes(length)
 
 
+@pytest.mark.covers("RA22")
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 @pytest.mark.parametrize("good", [1, 50, 80, 99, None])
-def test_ra22_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec: Codec, good: int | None) -> None:
+def test_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec: Codec, good: int | None) -> None:
     """A broker that takes `batch.size` and not more: less than a tenth of the batches come out larger than was thought,
     also if the share (None) is another one every 2,000 rows."""
     choose, batch_size, share = random.Random(7), 1024, good or 0
@@ -106,7 +108,8 @@ def test_ra22_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec:
     assert splits < batches / 10
 
 
-def test_ra31_a_broker_that_finds_everything_too_large_ends_with_a_failure_for_each_record() -> None:
+@pytest.mark.covers("RA31")
+def test_a_broker_that_finds_everything_too_large_ends_with_a_failure_for_each_record() -> None:
     made = sender_fakes()
     futures = [single(b"x" * 90, made.fakes) for _ in range(9)]
     refusals = 0
@@ -122,7 +125,8 @@ def test_ra31_a_broker_that_finds_everything_too_large_ends_with_a_failure_for_e
     assert (made.fakes.incomplete.idle, made.fakes.pool.available) == (True, made.fakes.pool.total)
 
 
-def test_fu1_a_wait_goes_on_through_a_split_with_what_is_left_of_its_time() -> None:
+@pytest.mark.covers("FU1")
+def test_a_wait_goes_on_through_a_split_with_what_is_left_of_its_time() -> None:
     """Java chains the future of the whole to those of the halves; here it is one and the same."""
     fakes = accumulator_fakes(linger=0)
     first, last = single(b"a" * 90, fakes), single(b"b" * 90, fakes)

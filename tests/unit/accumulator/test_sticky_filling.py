@@ -49,7 +49,8 @@ def send(fakes: AccumulatorFakes, rule: RowRule, size: int, count: int) -> int:
     return partition
 
 
-def test_ra25_small_and_large_rows_and_the_switch_at_the_edge_of_a_batch() -> None:
+@pytest.mark.covers("RA25")
+def test_small_and_large_rows_and_the_switch_at_the_edge_of_a_batch() -> None:
     """Batches of 1024. The first large row is due elsewhere only when it has opened a batch of its own."""
     fakes = accumulator_fakes(batch_size=1024, linger=1000)
     choose = cast(random.Random, ScriptedRandom(1, 2, 3, 1))
@@ -58,7 +59,8 @@ def test_ra25_small_and_large_rows_and_the_switch_at_the_edge_of_a_batch() -> No
     assert fakes.accumulator.queue_lengths(TP.topic) == {1: 3, 2: 1, 3: 1}
 
 
-def test_ra25_a_switch_that_is_due_waits_until_the_open_batch_is_taken() -> None:
+@pytest.mark.covers("RA25")
+def test_a_switch_that_is_due_waits_until_the_open_batch_is_taken() -> None:
     fakes = accumulator_fakes(batch_size=1024, linger=0)
     choose = cast(random.Random, ScriptedRandom(0, 1))
     made = UniformStickyPartitioner(1024, load=QueuesOf(fakes), adaptive=False, choose=choose)
@@ -68,10 +70,11 @@ def test_ra25_a_switch_that_is_due_waits_until_the_open_batch_is_taken() -> None
     assert send(fakes, made, 10, 2) == 1
 
 
+@pytest.mark.covers("RA26", "PT3")
 @pytest.mark.parametrize(
     ("lengths", "frequencies"), [((1, 7, 2), (7, 1, 6)), ((5, 0, 3, 0, 1), (1, 6, 3, 6, 5)), ((0, 3, 1), (4, 1, 3))]
 )
-def test_ra26_pt3_the_longer_a_queue_the_less_it_gets(lengths: tuple[int, ...], frequencies: tuple[int, ...]) -> None:
+def test_the_longer_a_queue_the_less_it_gets(lengths: tuple[int, ...], frequencies: tuple[int, ...]) -> None:
     fakes = accumulator_fakes(linger=1000)
     for partition, length in enumerate(lengths):
         for _ in range(length):
@@ -82,7 +85,8 @@ def test_ra26_pt3_the_longer_a_queue_the_less_it_gets(lengths: tuple[int, ...], 
     assert found == {partition: 3 * frequency for partition, frequency in enumerate(frequencies)}
 
 
-def test_ra26_a_stalled_node_is_left_out_whatever_the_queues_say() -> None:
+@pytest.mark.covers("RA26")
+def test_a_stalled_node_is_left_out_whatever_the_queues_say() -> None:
     fakes = accumulator_fakes(linger=1000)
     for partition, length in enumerate((0, 2, 1, 0)):
         for _ in range(length):
@@ -95,8 +99,9 @@ def test_ra26_a_stalled_node_is_left_out_whatever_the_queues_say() -> None:
     }
 
 
+@pytest.mark.covers("RA27")
 @pytest.mark.parametrize("size", [*range(20, 130, 10), 200, 225])
-def test_ra27_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
+def test_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
     """Between two looks of the sender come two thirds of a batch (KAFKA-14156: a rule that leaves a partition by bytes
     alone makes a batch of a third, and then one of two thirds)."""
     batch_size = 512
@@ -115,8 +120,9 @@ def test_ra27_no_batch_is_a_fraction_though_linger_is_long(size: int) -> None:
     assert batch_size / 2 <= min(taken) <= max(taken) <= batch_size
 
 
+@pytest.mark.covers("RA27")
 @pytest.mark.parametrize("rule", [StickyPartitioner, UniformStickyPartitioner])
-def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type) -> None:
+def test_batches_that_are_compressed_are_full_when_they_are_left(rule: type) -> None:
     """Records of a topic that shrink to a third: a visit brings three times the bytes. Placed by the column, as Spark
     brings them; the first batch is all that a batch of 1,024 leaves open."""
     fakes = accumulator_fakes(batch_size=1024, linger=1000, codec=Codec.ZSTD)
@@ -129,7 +135,8 @@ def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type
     assert all(full - 61 - 20 <= length * 20 <= 2 * full for _, length in placed[:-1])
 
 
-def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() -> None:
+@pytest.mark.covers("RA27")
+def test_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() -> None:
     fakes = accumulator_fakes(memory=8192, batch_size=1024, codec=Codec.ZSTD)
     for _ in range(REMEMBERED):
         fakes.ratios.observe(TP.topic, Codec.ZSTD, 0.1)
@@ -138,8 +145,9 @@ def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() ->
     assert accumulator_fakes(batch_size=1024).accumulator.full_size(TP.topic) == 1024
 
 
+@pytest.mark.covers("RA27")
 @pytest.mark.parametrize("rule", [StickyPartitioner, UniformStickyPartitioner])
-def test_ra27_times_far_apart_leave_no_fractions_of_batches(rule: type) -> None:
+def test_times_far_apart_leave_no_fractions_of_batches(rule: type) -> None:
     """Small rows of one day in any order: the deltas of their timestamps take four bytes each, a sixth of a record."""
     fakes = accumulator_fakes(memory=1 << 22, batch_size=4096, linger=1000)
     made, rows, day = rule(4096, load=QueuesOf(fakes), choose=random.Random(1)), 20_000, 86_400_000

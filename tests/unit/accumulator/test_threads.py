@@ -40,9 +40,10 @@ class Drain(threading.Thread):
             self.fakes.complete(batch)
 
 
+@pytest.mark.covers("RA6")
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("seed", range(3))
-def test_ra6_many_threads_many_partitions_every_row_once_and_in_the_order_of_its_thread(seed: int) -> None:
+def test_many_threads_many_partitions_every_row_once_and_in_the_order_of_its_thread(seed: int) -> None:
     fakes = accumulator_fakes(memory=8192, batch_size=1024, linger=0, max_block=1e6)
     drain = Drain(fakes, seed)
     drain.start()
@@ -69,7 +70,8 @@ def test_ra6_many_threads_many_partitions_every_row_once_and_in_the_order_of_its
     assert fakes.pool.available == fakes.pool.total
 
 
-def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
+@pytest.mark.covers("RA13")
+def test_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
     fakes = accumulator_fakes(memory=2048, batch_size=1024, linger=1000, max_block=1e6)
     futures = [fakes.append_one(letter * 900) for letter in (b"x", b"y")]
     fakes.take()
@@ -103,7 +105,8 @@ def test_futures_have_failed_before_the_flush_raises() -> None:
         flush.result()
 
 
-def test_sn6_a_callback_may_append() -> None:
+@pytest.mark.covers("SN6")
+def test_a_callback_may_append() -> None:
     fakes = accumulator_fakes(linger=0)
     future = fakes.append_one(b"first")
     future.add_done_callback(lambda _: fakes.append(b"second"))

@@ -310,9 +310,10 @@ def test_a_leader_that_there_is_not_is_an_error(answer: messages.MetadataRespons
 # Refusals that would come again
 
 
+@pytest.mark.covers("SEC20–SEC25")
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
 @pytest.mark.parametrize("call", ["metadata", "wait_for_topic"])
-def test_sec20_to_sec25_a_refusal_ends_every_wait_at_once(refusal: Refusal, call: str) -> None:
+def test_a_refusal_ends_every_wait_at_once(refusal: Refusal, call: str) -> None:
     with ScriptedServer(refusal.script) as server:
         config = producer_config({"bootstrap.servers": f"127.0.0.1:{server.port}", **refusal.options})
         with BlockingClient(ConnectionSettings.from_config(config), timeout=600) as client:

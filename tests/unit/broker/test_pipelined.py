@@ -246,7 +246,8 @@ def test_a_connection_with_1000_unanswered_produces_is_paused_until_500_are_left
     assert nothing_is_held(roomy)
 
 
-def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_limit(small: UnconfirmedBroker) -> None:
+@pytest.mark.covers("PUB5")
+def test_with_a_stuck_disk_all_producers_together_take_no_more_than_the_limit(small: UnconfirmedBroker) -> None:
     peers, clients, frame = small.connect(10), small.broker.clients, one(size=100_000)
     sent = [peer.try_to_send(frame * 3) for peer in peers]
     small.broker.turns(100)
@@ -318,7 +319,8 @@ def test_a_producer_that_is_paused_within_a_request_is_not_blamed_for_it(small: 
     assert admitted(small) == 4
 
 
-def test_pub6_a_connection_that_closes_while_paused_leaves_no_count(small: UnconfirmedBroker) -> None:
+@pytest.mark.covers("PUB6")
+def test_a_connection_that_closes_while_paused_leaves_no_count(small: UnconfirmedBroker) -> None:
     (leaving,) = small.connect(1)
     leaving.send(one(size=MIB // 2) * 2)
     small.broker.turns()
@@ -335,7 +337,8 @@ def test_pub6_a_connection_that_closes_while_paused_leaves_no_count(small: Uncon
     assert nothing_is_held(small)
 
 
-def test_pub7_without_a_limit_a_producer_is_not_paused_for_its_bytes(unlimited: UnconfirmedBroker) -> None:
+@pytest.mark.covers("PUB7")
+def test_without_a_limit_a_producer_is_not_paused_for_its_bytes(unlimited: UnconfirmedBroker) -> None:
     for _ in range(100):
         unlimited.producer.send(one(size=MIB))
         unlimited.broker.turns(3)

@@ -37,7 +37,8 @@ def states(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     return {one["name"]: one["state"] for one in page["findings"]}
 
 
-def test_com23_a_sound_cluster(embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_a_sound_cluster(embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     embedded_broker.create_topic(topic, 3)
     arguments = ["--bootstrap-servers", embedded_broker.bootstrap_servers, "--topic", topic]
     assert main(["check", *arguments]) == 0
@@ -48,7 +49,8 @@ def test_com23_a_sound_cluster(embedded_broker: LocalBroker, topic: str, capsys:
     assert set(states(capsys).values()) <= {"ok", "unknown"}
 
 
-def test_com23_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = free_ports(1)
     assert main(["check", "--bootstrap-servers", f"127.0.0.1:{port}", "--timeout", "1"]) == 1
     reported = capsys.readouterr().out
@@ -57,7 +59,8 @@ def test_com23_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"\n         what to do: {named}, and firewalls\n" in reported
 
 
-def test_com23_a_port_where_no_broker_listens(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_a_port_where_no_broker_listens(capsys: pytest.CaptureFixture[str]) -> None:
     def says_something_else(peer: Peer) -> None:
         peer.read()
         peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -67,7 +70,8 @@ def test_com23_a_port_where_no_broker_listens(capsys: pytest.CaptureFixture[str]
     assert states(capsys) == {"connection": "failed"}
 
 
-def test_com23_a_topic_that_is_not_there_is_not_made(
+@pytest.mark.covers("COM23")
+def test_a_topic_that_is_not_there_is_not_made(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["check", "--bootstrap-servers", embedded_broker.bootstrap_servers, "--topic", topic]
@@ -80,7 +84,8 @@ def test_com23_a_topic_that_is_not_there_is_not_made(
     assert topic not in embedded_broker.topics()
 
 
-def test_com23_the_topic_that_was_meant_is_named(
+@pytest.mark.covers("COM23")
+def test_the_topic_that_was_meant_is_named(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -88,7 +93,8 @@ def test_com23_the_topic_that_was_meant_is_named(
     assert f"or correct its name (did you mean {topic!r}?)" in capsys.readouterr().out
 
 
-def test_com23_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--bootstrap-servers", "nonsense"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
@@ -150,7 +156,8 @@ def check(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
-def test_com23_all_is_well(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_all_is_well(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = check(capsys)
     assert code == 0
     assert [line.split()[:2] for line in text.splitlines()] == [
@@ -161,14 +168,16 @@ def test_com23_all_is_well(reported: FakeClient, capsys: pytest.CaptureFixture[s
     ]  # fmt: skip
 
 
-def test_com23_partitions_without_leader(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_partitions_without_leader(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     reported.rows = [row._replace(leader_id=-1, isr_nodes=()) for row in reported.rows[:7]] + reported.rows[7:]
     code, text = check(capsys)
     assert code == 1
     assert "failed   leaders: partitions 0, 1, 2, 3, 4 and 2 more of 8 has no leader" in text
 
 
-def test_com23_too_few_replicas_in_sync(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_too_few_replicas_in_sync(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     reported.rows[3] = reported.rows[3]._replace(isr_nodes=(1,))
     code, text = check(capsys)
     assert code == 1
@@ -177,7 +186,8 @@ def test_com23_too_few_replicas_in_sync(reported: FakeClient, capsys: pytest.Cap
     assert check(capsys)[0] == 0, "with one that is in sync it would work"
 
 
-def test_com23_what_can_be_lost_is_a_warning(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_what_can_be_lost_is_a_warning(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     reported.least = "1"
     code, text = check(capsys)
     assert code == 0
@@ -189,7 +199,8 @@ def test_com23_what_can_be_lost_is_a_warning(reported: FakeClient, capsys: pytes
     )
 
 
-def test_com23_rights(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM23")
+def test_rights(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     reported.rights = 1 << 8
     code, text = check(capsys)
     assert code == 1
@@ -201,9 +212,8 @@ def test_com23_rights(reported: FakeClient, capsys: pytest.CaptureFixture[str]) 
     assert "failed   rights: TOPIC_AUTHORIZATION_FAILED (29) for topic 't'" in text
 
 
-def test_com23_brokers_that_cannot_be_reached_and_versions(
-    reported: FakeClient, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.covers("COM23")
+def test_brokers_that_cannot_be_reached_and_versions(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     reported.lost = {2}
     reported.spoken = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 2)))
     code, text = check(capsys)
@@ -212,8 +222,9 @@ def test_com23_brokers_that_cannot_be_reached_and_versions(
     assert "failed   versions: no common version of Produce, InitProducerId" in text
 
 
+@pytest.mark.covers("COM23")
 @pytest.mark.parametrize("broken", ["no brokers", "refused", "no partitions", "an unknown leader"])
-def test_com23_answers_with_which_no_write_would_work(
+def test_answers_with_which_no_write_would_work(
     reported: FakeClient, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     if broken == "no brokers":
@@ -235,8 +246,9 @@ def test_com23_answers_with_which_no_write_would_work(
     }[broken] in last
 
 
+@pytest.mark.covers("COM23")
 @pytest.mark.parametrize("least", ["many", "", "9" * 5000, "\x1b[2J"])
-def test_com23_a_setting_that_is_no_number_is_not_known(
+def test_a_setting_that_is_no_number_is_not_known(
     reported: FakeClient, capsys: pytest.CaptureFixture[str], least: str
 ) -> None:
     reported.least = least

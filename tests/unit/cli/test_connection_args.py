@@ -86,10 +86,11 @@ def test_the_file_is_one_of_properties(capsys: pytest.CaptureFixture[str]) -> No
         connection_options(parsed("--command-config", "nowhere.properties"))
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize(
     "name", ["kafka.sasl.password", "KAFKA.sasl.jaas.config", "kafka.ssl.key.pem", "kafka.ssl.keystore.key"]
 )
-def test_sec42_a_command_line_has_no_secrets(name: str) -> None:
+def test_a_command_line_has_no_secrets(name: str) -> None:
     servers = parsed("--bootstrap-servers", "a:1")
     with pytest.raises(
         ConfigError, match=r"is a secret, and all users of this machine can read command lines: .* --command-config"

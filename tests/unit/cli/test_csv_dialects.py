@@ -88,8 +88,9 @@ CONTENT = st.lists(
 ).map(b"".join)
 
 
+@pytest.mark.covers("COM24")
 @given(content=CONTENT, size=st.integers(1, 12), has_escape=st.booleans())
-def test_com24_quotes_are_read_as_byte_by_byte_whatever_the_blocks(content: bytes, size: int, has_escape: bool) -> None:
+def test_quotes_are_read_as_byte_by_byte_whatever_the_blocks(content: bytes, size: int, has_escape: bool) -> None:
     """Blocks of a few bytes, so that quotes, escapes and line ends lie across them."""
     wanted = expected(content, ord("\\") if has_escape else None)
     with pytest.MonkeyPatch.context() as patch:
@@ -128,14 +129,16 @@ OF_SPARK: list[tuple[bytes, str | None]] = [
 ]
 
 
-def test_com24_what_spark_wrote_is_read_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_what_spark_wrote_is_read_as_it_was(tmp_path: Path) -> None:
     pairs = [(one, other) for one in OF_SPARK for other in OF_SPARK]
     content = b"a,b\n" + b"".join(one[0] + b"," + other[0] + b"\n" for one, other in pairs)
     assert rows_of(content, tmp_path / "x.csv", SPARK) == [[one[1], other[1]] for one, other in pairs]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("filler", [(1 << 21) - 30, (1 << 21) - 10, (1 << 21) - 4, (1 << 21) - 1])
-def test_com24_quotes_lie_across_the_blocks_of_a_file(tmp_path: Path, filler: int) -> None:
+def test_quotes_lie_across_the_blocks_of_a_file(tmp_path: Path, filler: int) -> None:
     for form, quoted in (
         (csv_reader.BY_NAME, b'"5"" \\\r\n,""","""6"""\r\n'),
         (SPARK, b'"5\\" \\\\\r\n,\\"","\\"6\\""\r\n'),
@@ -157,8 +160,9 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("name", BAD)
-def test_com24_quotes_that_are_not_of_the_dialect_are_refused_with_file_and_row(
+def test_quotes_that_are_not_of_the_dialect_are_refused_with_file_and_row(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, message = BAD[name]
@@ -170,26 +174,30 @@ def test_com24_quotes_that_are_not_of_the_dialect_are_refused_with_file_and_row(
     assert ("--dialect spark" in line) == ("--quote none" in line) == ("Expected" not in message)
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
-def test_com24_a_bad_quote_far_down_has_its_row(tmp_path: Path) -> None:
+def test_a_bad_quote_far_down_has_its_row(tmp_path: Path) -> None:
     content = b"a,b\n" + b'1,"x\n""y"\n' * 1_000_000 + b'2,3"\n'
     with pytest.raises(pa.ArrowInvalid, match=r"^row 1000001: a quote stands within a cell"):
         rows_of(content, tmp_path / "x.csv")
 
 
-def test_com24_escaped_quotes_where_no_cell_is_quoted_are_refused(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_escaped_quotes_where_no_cell_is_quoted_are_refused(tmp_path: Path) -> None:
     for cell in (b'\\"', b'x\\"y', b'"a"\\"'):
         with pytest.raises(Exception, match=r"row 1: (an escaped quote stands|text follows)"):
             rows_of(b"a,b\n1," + cell + b"\n", tmp_path / "x.csv", SPARK)
 
 
-def test_com24_other_quotes_and_none(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_other_quotes_and_none(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     assert rows_of(b"a,b\n'1,''2''','x\"'\n", path, CsvForm(quote="'")) == [["1,'2'", 'x"']]
     assert rows_of(b'a,b\n5",""\n"x,\n', path, CsvForm(quote="")) == [['5"', '""'], ['"x', None]]
     assert rows_of(b'a,b\n"x^"^^",1\n', path, CsvForm(escape="^")) == [['x"^', "1"]]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -198,7 +206,7 @@ def test_com24_other_quotes_and_none(tmp_path: Path) -> None:
         (["--quote", "'", "--escape", ","], "must be different characters"),
     ],
 )
-def test_com24_characters_that_contradict_each_other(
+def test_characters_that_contradict_each_other(
     tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,2\n")
@@ -206,7 +214,8 @@ def test_com24_characters_that_contradict_each_other(
     assert message in capsys.readouterr().err
 
 
-def test_com24_the_dialect_is_an_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM24")
+def test_the_dialect_is_an_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is read with it; only then is the broker asked, which is not there."""
     (tmp_path / "x.csv").write_bytes(b'a,b\n"5\\"",2\n')
     for words in (["--dialect", "spark"], ["--escape", "\\"], ["--quote", "none"], ["--quote", '"', "--escape", "\\"]):
@@ -216,7 +225,8 @@ def test_com24_the_dialect_is_an_argument(tmp_path: Path, capsys: pytest.Capture
     assert "cannot be read as csv: row 1: a quote is never closed" in capsys.readouterr().err
 
 
-def test_com24_utf16_without_a_mark_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM24")
+def test_utf16_without_a_mark_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for coding in ("utf-16-le", "utf-16-be"):
         (tmp_path / "x.csv").write_bytes("a,b\n1,2\n".encode(coding))
         assert main(["write", str(tmp_path / "x.csv"), "t", *UNREACHABLE]) == 1

@@ -72,9 +72,10 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_com24_a_file_that_unpacks_to_gigabytes_is_read_in_bounded_memory(tmp_path: Path, name: str) -> None:
+def test_a_file_that_unpacks_to_gigabytes_is_read_in_bounded_memory(tmp_path: Path, name: str) -> None:
     """In a process of its own, whose peak is that of one read. Each of them took gigabytes before."""
     path = tmp_path / name
     FILES[name](path)
@@ -129,9 +130,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
-def test_com24_what_would_take_gigabytes_at_once_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
+def test_what_would_take_gigabytes_at_once_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
     make, message = REFUSED[name]
     make(tmp_path / name)
     with pytest.raises((ConfigError, pa.ArrowInvalid)) as raised, ExitStack() as stack:
@@ -139,7 +141,8 @@ def test_com24_what_would_take_gigabytes_at_once_is_refused_in_a_sentence(tmp_pa
     assert message in str(raised.value)
 
 
-def test_com24_rows_are_the_same_with_dictionaries_and_without(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_rows_are_the_same_with_dictionaries_and_without(tmp_path: Path) -> None:
     columns = {
         "l": [["aaa", "bb"], ["aaa"], None],
         "s": [{"x": "q", "y": 1}, None, {"x": "q", "y": 2}],
@@ -162,9 +165,10 @@ def test_com24_rows_are_the_same_with_dictionaries_and_without(tmp_path: Path) -
     assert found[: len(columns) + 1] == found[len(columns) + 1 :]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
 @pytest.mark.parametrize("make", [ipc.new_stream, ipc.new_file], ids=["stream", "file"])
-def test_com24_streams_are_read_as_they_are(tmp_path: Path, compression: str | None, make: Callable[..., Any]) -> None:
+def test_streams_are_read_as_they_are(tmp_path: Path, compression: str | None, make: Callable[..., Any]) -> None:
     table = pa.table({"a": pa.array(["x", "y", None] * 1000).dictionary_encode(), "b": range(3000)})
     path = tmp_path / "x.arrow"
     with make(str(path), table.schema, options=ipc.IpcWriteOptions(compression=cast(Any, compression))) as file:
@@ -174,7 +178,8 @@ def test_com24_streams_are_read_as_they_are(tmp_path: Path, compression: str | N
     assert pa.Table.from_batches(batches).to_pydict() == table.to_pydict()
 
 
-def test_com24_a_stream_that_is_cut_off_is_refused() -> None:
+@pytest.mark.covers("COM24")
+def test_a_stream_that_is_cut_off_is_refused() -> None:
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, pa.schema([("a", pa.string())])) as stream:
         stream.write_batch(pa.record_batch({"a": ["x" * 1000]}))
@@ -184,7 +189,8 @@ def test_com24_a_stream_that_is_cut_off_is_refused() -> None:
             ipc.open_stream(pa.PythonFile(arrow_messages.CheckedStream(io.BytesIO(content[:end]).read), "r")).read_all()
 
 
-def test_com24_too_little_memory_is_a_sentence(
+@pytest.mark.covers("COM24")
+def test_too_little_memory_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.csv").write_bytes(b"a\n1\n")
@@ -201,7 +207,8 @@ def test_com24_too_little_memory_is_a_sentence(
         list(row_numbers.FileRows([source], table_files.Mapped()).batches())
 
 
-def test_com24_the_decoded_sizes_of_rows() -> None:
+@pytest.mark.covers("COM24")
+def test_the_decoded_sizes_of_rows() -> None:
     row_bytes: Any = decoded_size.row_bytes
     texts = pa.array(["a", None, "ccc", "dd"])
     assert list(row_bytes(texts.slice(1, 2))) == list(row_bytes(texts.cast(pa.string_view()).slice(1, 2))) == [2, 5]

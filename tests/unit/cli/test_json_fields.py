@@ -61,9 +61,10 @@ VALUES: dict[bytes, bytes | None] = {
 }
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("document", VALUES)
 @pytest.mark.parametrize("is_long", [False, True], ids=["parsed", "scanned"])
-def test_com24_what_is_taken_out_of_a_line_keeps_its_bytes(
+def test_what_is_taken_out_of_a_line_keeps_its_bytes(
     tmp_path: Path, document: bytes, is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As key, value and header. Long lines are read in another way."""
@@ -75,7 +76,8 @@ def test_com24_what_is_taken_out_of_a_line_keeps_its_bytes(
     assert as_bytes(second["key"]) == b"1"
 
 
-def test_com24_two_long_decimals_are_two_keys(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_two_long_decimals_are_two_keys(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.json").write_bytes(b'{"id": 12345678901234567.891}\n{"id": 12345678901234567.892}\n')
     words = ["write", str(tmp_path / "x.json"), topic, "--key", "id"]
@@ -84,7 +86,8 @@ def test_com24_two_long_decimals_are_two_keys(embedded_broker: LocalBroker, topi
     assert found == [b"12345678901234567.891", b"12345678901234567.892"]
 
 
-def test_com24_times_and_partitions_of_lines(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_times_and_partitions_of_lines(tmp_path: Path) -> None:
     content = b'{"at": 1357017420000, "p": 3}\n{"at": "1357017420001", "p": "4"}\n{"at": null, "p": null}\n'
     rows = rows_of(tmp_path / "x.json", content, timestamp="at", partition="p")
     assert [(row["timestamp"], row["partition"]) for row in rows] == [
@@ -92,7 +95,8 @@ def test_com24_times_and_partitions_of_lines(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_com24_a_field_that_is_given_twice_is_refused_if_it_is_taken_out(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_field_that_is_given_twice_is_refused_if_it_is_taken_out(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     for line in (b'{"id":1,"id":1,"v":2}', b'{"id":1,"\\u0069d":2,"v":3}'):
         with pytest.raises(RecordError, match=r"x\.json, line 2: the object has the field 'id' twice"):
@@ -101,7 +105,8 @@ def test_com24_a_field_that_is_given_twice_is_refused_if_it_is_taken_out(tmp_pat
         assert len(rows_of(path, line, key="v")) == 1
 
 
-def test_com24_a_name_with_escapes_is_found(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_name_with_escapes_is_found(tmp_path: Path) -> None:
     for name, written in (
         ("é", b'"\\u00e9"'),
         ("a/b", b'"a\\/b"'),
@@ -113,13 +118,15 @@ def test_com24_a_name_with_escapes_is_found(tmp_path: Path) -> None:
         assert row["key"] == "1.10"
 
 
-def test_com24_half_a_pair_is_named_by_line_and_field(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_half_a_pair_is_named_by_line_and_field(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"x\.json, line 2: field 'a' has half of a surrogate pair"):
         rows_of(tmp_path / "x.json", b'{"a": "x"}\n{"a": "\\ud800"}\n', key="a")
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("null", [b"null", b" null \r"])
-def test_com24_a_line_null_is_a_tombstone(tmp_path: Path, null: bytes) -> None:
+def test_a_line_null_is_a_tombstone(tmp_path: Path, null: bytes) -> None:
     path = tmp_path / "x.json"
     assert [row["value"] for row in rows_of(path, b'{"a": 1}\n' + null + b"\n")] == [b'{"a": 1}', None]
     assert [row["value"] for row in rows_of(path, null + b'\n{"a": 1}')] == [None, b'{"a": 1}']
@@ -129,8 +136,9 @@ def test_com24_a_line_null_is_a_tombstone(tmp_path: Path, null: bytes) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("late", [1, 25_000])
-def test_com24_a_field_that_only_later_lines_have(tmp_path: Path, late: int) -> None:
+def test_a_field_that_only_later_lines_have(tmp_path: Path, late: int) -> None:
     content = b'{"a": 1}\n' * late + b'{"a": 1, "id": 7}\n'
     for path, given_bytes in ((tmp_path / "x.json", content), (tmp_path / "x.json.gz", gzip.compress(content))):
         rows = rows_of(path, given_bytes, key="id")
@@ -139,7 +147,8 @@ def test_com24_a_field_that_only_later_lines_have(tmp_path: Path, late: int) -> 
         rows_of(tmp_path / "x.json", b'{"a": 1}\n{"id": 7}\n', key="idd")
 
 
-def test_com24_a_field_that_only_later_lines_of_stdin_have(
+@pytest.mark.covers("COM24")
+def test_a_field_that_only_later_lines_of_stdin_have(
     embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -149,6 +158,7 @@ def test_com24_a_field_that_only_later_lines_of_stdin_have(
     assert [row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [None, b"7"]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -165,7 +175,7 @@ def test_com24_a_field_that_only_later_lines_of_stdin_have(
         ('{"a": 1}'.encode("utf-16-le"), "line 1: "),
     ],
 )
-def test_com24_other_documents_get_a_sentence(
+def test_other_documents_get_a_sentence(
     tmp_path: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.json").write_bytes(content)
@@ -175,15 +185,17 @@ def test_com24_other_documents_get_a_sentence(
     assert message in line
 
 
-def test_com24_a_reason_has_the_column_and_no_line_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_reason_has_the_column_and_no_line_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"^\S+x.json, line 2: not a JSON object \(Extra data: column 9\)$"):
         rows_of(tmp_path / "x.json", b'{"a": 1}\n{"a": 2},\n', key="a")
     with pytest.raises(PyProducerError, match=r" line 1: Extra data: column 9; --format sets the format$"):
         rows_of(tmp_path / "x.json", b'{"a": 1},\n', key="a")
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("bad", [b"[1]", b'"x"', b"{", b'{"a": 01}', b'{"a": "\xff"}', b'{"a": 1} {}', b"{'a': 1}"])
-def test_com24_a_bad_line_later_has_its_number(tmp_path: Path, bad: bytes) -> None:
+def test_a_bad_line_later_has_its_number(tmp_path: Path, bad: bytes) -> None:
     with pytest.raises(RecordError, match=r"x\.json, line 3: not a JSON object"):
         rows_of(tmp_path / "x.json", b'{"a": 1}\n\nnull\n' + bad + b"\n")
 
@@ -200,8 +212,9 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.covers("COM24")
 @given(value=JSON, at=st.integers(0, 200), put=st.sampled_from(["", "{", "}", "[", "]", ",", ":", '"', "1", " ", "\\"]))
-def test_com24_long_lines_are_checked_as_others_are(value: str, at: int, put: str) -> None:
+def test_long_lines_are_checked_as_others_are(value: str, at: int, put: str) -> None:
     """What the expressions take for an object is what Python's parser takes for one, and with the same places of values."""
     line = f'{{"a":{value}, "b" : 1}}'
     damaged = line[: at % len(line)] + put + line[at % len(line) + 1 :]
@@ -217,7 +230,8 @@ def test_com24_long_lines_are_checked_as_others_are(value: str, at: int, put: st
         assert found == wanted
 
 
-def test_com24_a_long_line_of_lists_and_one_too_deep(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_long_line_of_lists_and_one_too_deep(tmp_path: Path) -> None:
     many = b'{"a":[' + b"[]," * 1_000_000 + b'[1.10]],"id":1.10}'
     (row,) = rows_of(tmp_path / "x.json", many, key="id", value="a")
     assert (row["key"], as_bytes(row["value"])) == ("1.10", many[5:-11])

@@ -22,8 +22,9 @@ def milliseconds(cells: Any) -> list[Any]:
     return list(found.to_pylist())
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("zone", ZONES)
-def test_com24_times_of_every_unit_are_rounded_down(zone: str | None) -> None:
+def test_times_of_every_unit_are_rounded_down(zone: str | None) -> None:
     assert milliseconds(pa.array([SECOND, None, -1], pa.timestamp("s", zone))) == [SECOND * 1000, None, -1000]
     assert milliseconds(pa.array([SECOND * 1000 + 7, -1], pa.timestamp("ms", zone))) == [SECOND * 1000 + 7, -1]
     fine = [SECOND * 10**6 + 7_999, None, -1, -1_000, -1_001, 0, 999]
@@ -33,6 +34,7 @@ def test_com24_times_of_every_unit_are_rounded_down(zone: str | None) -> None:
     assert milliseconds(pa.array(finer, pa.timestamp("ns", zone)).slice(1, 3)) == [None, -1, -1]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -48,14 +50,15 @@ def test_com24_times_of_every_unit_are_rounded_down(zone: str | None) -> None:
         (str(SECOND * 1000 + 7), SECOND * 1000 + 7),
     ],
 )
-def test_com24_texts_with_any_digits_are_rounded_down(text: str, expected: int) -> None:
+def test_texts_with_any_digits_are_rounded_down(text: str, expected: int) -> None:
     plain = pa.array([text, None])
     kinds = [plain, plain.dictionary_encode(), plain.cast(pa.large_string()), plain.cast(pa.string_view())]
     for cells in kinds:
         assert milliseconds(cells) == [expected, None]
 
 
-def test_com24_dates_and_coded_times() -> None:
+@pytest.mark.covers("COM24")
+def test_dates_and_coded_times() -> None:
     days = pa.array([15_706, -1, None], pa.date32())
     assert milliseconds(days) == milliseconds(days.cast(pa.date64())) == [1_356_998_400_000, -86_400_000, None]
     times = pa.array([SECOND * 10**9 + 1] * 3, pa.timestamp("ns"))
@@ -66,13 +69,15 @@ def test_com24_dates_and_coded_times() -> None:
     )
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("cells", [pa.array([0, 2**62], pa.timestamp("s")), pa.array([0, 2**63 + 1], pa.uint64())])
-def test_com24_a_time_beyond_all_milliseconds_is_named(cells: Any) -> None:
+def test_a_time_beyond_all_milliseconds_is_named(cells: Any) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"^row 2, column 'at': "):
         milliseconds(cells)
 
 
-def test_com24_times_with_nine_digits_of_a_file(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_times_with_nine_digits_of_a_file(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.jsonl").write_bytes(
         b'{"at": "2013-01-01T05:17:00.007999999Z"}\n{"at": "2013-01-01T05:17:00.1234567Z"}'
@@ -83,13 +88,15 @@ def test_com24_times_with_nine_digits_of_a_file(embedded_broker: LocalBroker, to
     assert found == [SECOND * 1000 + 7, SECOND * 1000 + 123]
 
 
-def test_com24_help_says_how_times_are_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM24")
+def test_help_says_how_times_are_rounded(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["write", "--help"])
     assert "rounded down to milliseconds" in " ".join(capsys.readouterr().out.split())
 
 
-def test_com24_partitions_are_texts_of_decimal_digits() -> None:
+@pytest.mark.covers("COM24")
+def test_partitions_are_texts_of_decimal_digits() -> None:
     def of(*texts: str | None) -> Any:
         found: Any = converted(pa.record_batch({"p": pa.array(texts, pa.string())}), "p", partitions, 0)
         return found.to_pylist()

@@ -69,8 +69,9 @@ def objects(rows: list[Row]) -> list[Any]:
     return [json.loads(row.value or b"") for row in rows]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("name", WRITERS)
-def test_com24_each_row_is_a_json_object(
+def test_each_row_is_a_json_object(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -85,9 +86,8 @@ def test_com24_each_row_is_a_json_object(
     assert [row.headers for row in rows] == [[("number", b"1545")], [("number", b"1141")], [("number", None)]]
 
 
-def test_com24_csv_one_column_as_value_and_several_files(
-    embedded_broker: LocalBroker, topic: str, tmp_path: Path
-) -> None:
+@pytest.mark.covers("COM24")
+def test_csv_one_column_as_value_and_several_files(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
     csv.write_csv(FLIGHTS.select(["carrier", "flight"]), tmp_path / "a.csv")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
@@ -95,6 +95,7 @@ def test_com24_csv_one_column_as_value_and_several_files(
     assert [row.value for row in records(embedded_broker, topic)] == [b"1545", b"1141", None] * 2
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("given", "kind", "values"),
     [
@@ -106,7 +107,7 @@ def test_com24_csv_one_column_as_value_and_several_files(
     ],
     ids=["text", "json", "csv", "csv with nulls", "nothing"],
 )
-def test_com24_stdin(
+def test_stdin(
     embedded_broker: LocalBroker,
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -120,7 +121,8 @@ def test_com24_stdin(
     assert [row.value for row in records(embedded_broker, topic)] == values
 
 
-def test_com24_parquet_from_stdin_and_the_partition_of_a_column(
+@pytest.mark.covers("COM24")
+def test_parquet_from_stdin_and_the_partition_of_a_column(
     embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedded_broker.create_topic(topic, 2)
@@ -143,8 +145,9 @@ BAD: dict[str, tuple[bytes, list[str], str]] = {
 }
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("name", BAD)
-def test_com24_a_file_that_is_none_is_one_error_and_nothing_is_written(
+def test_a_file_that_is_none_is_one_error_and_nothing_is_written(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content, arguments, message = BAD[name]
@@ -159,7 +162,8 @@ def test_com24_a_file_that_is_none_is_one_error_and_nothing_is_written(
     assert topic not in embedded_broker.topics()
 
 
-def test_com24_a_missing_file_and_a_column_that_is_not_there(
+@pytest.mark.covers("COM24")
+def test_a_missing_file_and_a_column_that_is_not_there(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert write(embedded_broker, topic, tmp_path / "none.parquet") == 1
@@ -172,7 +176,8 @@ def test_com24_a_missing_file_and_a_column_that_is_not_there(
     assert topic not in embedded_broker.topics()
 
 
-def test_com24_a_topic_before_the_files_and_a_directory(
+@pytest.mark.covers("COM24")
+def test_a_topic_before_the_files_and_a_directory(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parquet.write_table(FLIGHTS, tmp_path / "good.parquet")
@@ -182,7 +187,8 @@ def test_com24_a_topic_before_the_files_and_a_directory(
     assert "it is a directory; name the files in it" in capsys.readouterr().err
 
 
-def test_com24_what_breaks_on_the_way_says_how_far_it_was(
+@pytest.mark.covers("COM24")
+def test_what_breaks_on_the_way_says_how_far_it_was(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [json.dumps({"n": number}) for number in range(20_005)]
@@ -195,8 +201,9 @@ def test_com24_what_breaks_on_the_way_says_how_far_it_was(
     assert "x.jsonl, line 20004: not a JSON object" in second
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("text", ["2013-01-01T05:17:00Z", "2013-01-01 05:17:00", "2013-01-01T07:17:00+02:00"])
-def test_com24_times_as_texts(embedded_broker: LocalBroker, topic: str, tmp_path: Path, text: str) -> None:
+def test_times_as_texts(embedded_broker: LocalBroker, topic: str, tmp_path: Path, text: str) -> None:
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.jsonl").write_text(json.dumps({"at": text}), encoding="utf-8")
     assert write(embedded_broker, topic, "--timestamp", "at", tmp_path / "x.jsonl") == 0

@@ -56,14 +56,16 @@ CELLS: dict[str, tuple[bytes, list[dict[str, str | None]]]] = {
 }
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("name", CELLS)
-def test_com24_cells_are_the_texts_that_they_are(tmp_path: Path, name: str) -> None:
+def test_cells_are_the_texts_that_they_are(tmp_path: Path, name: str) -> None:
     content, rows = CELLS[name]
     assert rows_of(content, tmp_path / "x.csv") == rows
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
-def test_com24_a_key_of_zeros_and_a_word_far_down(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
+def test_a_key_of_zeros_and_a_word_far_down(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     """Types were guessed from the first MiB: 007 became 7, and the word ended a write that was half done."""
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"id,n\n" + b"007,1\n" * 400_000 + b"008,many\n"))
@@ -74,7 +76,8 @@ def test_com24_a_key_of_zeros_and_a_word_far_down(embedded_broker: LocalBroker, 
     assert {(row.key, row.value) for row in rows} == {(b"007", b"1"), (b"008", b"many")}
 
 
-def test_com24_types_are_guessed_if_asked(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_types_are_guessed_if_asked(tmp_path: Path) -> None:
     content = b'a,b,c,d\n007,2.5,true,x\n8,,false,""\n'
     assert rows_of(content, tmp_path / "x.csv", CsvForm(inferred=True)) == [
         {"a": 7, "b": 2.5, "c": True, "d": "x"},
@@ -82,14 +85,16 @@ def test_com24_types_are_guessed_if_asked(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
-def test_com24_other_delimiters(tmp_path: Path, delimiter: str) -> None:
+def test_other_delimiters(tmp_path: Path, delimiter: str) -> None:
     content = f'a{delimiter}b\n1,5{delimiter}"x{delimiter}y"\n'.encode()
     assert rows_of(content, tmp_path / "x.csv", CsvForm(delimiter)) == [{"a": "1,5", "b": f"x{delimiter}y"}]
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("name", ["x.tsv", "x.TSV", "x.tsv.gz"])
-def test_com24_tabs_by_the_name(tmp_path: Path, name: str) -> None:
+def test_tabs_by_the_name(tmp_path: Path, name: str) -> None:
     content = b"a\tb\n1\t2\n"
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with ExitStack() as stack:
@@ -98,9 +103,8 @@ def test_com24_tabs_by_the_name(tmp_path: Path, name: str) -> None:
         assert list(reported.columns) == ["a\tb"]
 
 
-def test_com24_arguments_for_the_form(
-    embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.covers("COM24")
+def test_arguments_for_the_form(embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded_broker.create_topic(topic, 1)
     for given in ("a\tb\n01\tx\n", "a;b\n01;x\n"):
         delimiter = "tab" if "\t" in given else ";"
@@ -110,7 +114,8 @@ def test_com24_arguments_for_the_form(
     assert [row.value for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [b'{"a":1,"b":"x"}'] * 2
 
 
-def test_com24_the_form_of_a_csv_without_one_and_delimiters_that_are_none(
+@pytest.mark.covers("COM24")
+def test_the_form_of_a_csv_without_one_and_delimiters_that_are_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.txt").write_bytes(b"1;2\n")
@@ -123,7 +128,8 @@ def test_com24_the_form_of_a_csv_without_one_and_delimiters_that_are_none(
         assert "an ASCII character that is not a quote or line end, or tab" in capsys.readouterr().err
 
 
-def test_com24_cells_of_several_lines_lie_across_blocks(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_cells_of_several_lines_lie_across_blocks(tmp_path: Path) -> None:
     cell = "line\n" * 200_000  # a million bytes, of which two fill a block
     content = "a,b\n" + "".join(f'{number},"{cell}"\n' for number in range(40))
     assert rows_of(content.encode(), tmp_path / "x.csv") == [{"a": str(number), "b": cell} for number in range(40)]
@@ -150,8 +156,9 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("name", BAD)
-def test_com24_a_csv_that_is_none_is_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_csv_that_is_none_is_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     content, message = BAD[name]
     (tmp_path / "x.csv").write_bytes(content)
     assert main(["write", str(tmp_path / "x.csv"), "t", *UNREACHABLE]) == 1
@@ -160,7 +167,8 @@ def test_com24_a_csv_that_is_none_is_one_line(tmp_path: Path, name: str, capsys:
     assert message in line
 
 
-def test_com24_a_bad_row_far_down_is_named(
+@pytest.mark.covers("COM24")
+def test_a_bad_row_far_down_is_named(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -170,10 +178,11 @@ def test_com24_a_bad_row_far_down_is_named(
     assert "x.csv: CSV parse error: Row #5000001: Expected 2 columns, got 1: 3" in capsys.readouterr().err
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("column", "cell"), [("timestamp", "soon"), ("partition", "first"), ("partition", "3000000000")]
 )
-def test_com24_a_cell_that_is_no_time_or_partition_is_named(
+def test_a_cell_that_is_no_time_or_partition_is_named(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, cell: str
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -185,11 +194,12 @@ def test_com24_a_cell_that_is_no_time_or_partition_is_named(
     assert repr(cell) in message
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("first", "kind"),
     [("5", "is a number of milliseconds"), ("2013-01-01 05:17:00", "has no zone"), ("2013-01-01", "has no zone")],
 )
-def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, first: str, kind: str) -> None:
+def test_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, first: str, kind: str) -> None:
     """The message names one of each kind, wherever they stand; an empty cell has none."""
     whole = "2013-01-01T05:17:00Z"
     for cells, message in (
@@ -201,6 +211,7 @@ def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, 
             rows_of(content.encode(), tmp_path / "x.csv", value="at", timestamp="at")
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("column", "cell", "message"),
     [
@@ -210,7 +221,7 @@ def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, 
         ("timestamp", "-5", "the timestamp is -5 ms, before 1970 (b.csv, row 3)"),
     ],
 )
-def test_com24_a_row_that_the_producer_refuses_is_named_by_its_file(
+def test_a_row_that_the_producer_refuses_is_named_by_its_file(
     embedded_broker: LocalBroker,
     topic: str,
     tmp_path: Path,
@@ -232,10 +243,11 @@ def test_com24_a_row_that_the_producer_refuses_is_named_by_its_file(
     assert "of the task" not in line
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
     ("delimiter", "advice"), [(";", "--delimiter ';'"), ("\t", "--delimiter tab"), ("|", "--delimiter '|'")]
 )
-def test_com24_a_csv_of_one_column_that_is_several(
+def test_a_csv_of_one_column_that_is_several(
     tmp_path: Path, delimiter: str, advice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.csv").write_bytes(f"id{delimiter}name\n1{delimiter}Ada\n".encode())
@@ -246,12 +258,14 @@ def test_com24_a_csv_of_one_column_that_is_several(
     assert "--delimiter" not in capsys.readouterr().err
 
 
-def test_com24_what_is_no_time_is_named_without_advice_about_zones(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_what_is_no_time_is_named_without_advice_about_zones(tmp_path: Path) -> None:
     with pytest.raises(pa.ArrowInvalid, match=r"^row 2, column 'at': Failed to parse string: 'soon'[^:]*$"):
         rows_of(b"at\n2013-01-01T05:17:00Z\nsoon\n", tmp_path / "x.csv", value="at", timestamp="at")
 
 
-def test_com24_a_column_of_another_type_has_no_bad_row(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_column_of_another_type_has_no_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     parquet.write_table(pa.table({"at": [[1]]}), path)
     with ExitStack() as stack:
@@ -262,20 +276,23 @@ def test_com24_a_column_of_another_type_has_no_bad_row(tmp_path: Path) -> None:
             next(rows)
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
-def test_com24_names_of_more_than_a_mebibyte(tmp_path: Path) -> None:
+def test_names_of_more_than_a_mebibyte(tmp_path: Path) -> None:
     names = [f"a column with number {number:06}" for number in range(60_000)]
     (row,) = rows_of(f"{','.join(names)}\n{','.join(map(str, range(60_000)))}\n".encode(), tmp_path / "x.csv")
     assert list(row) == names
 
 
-def test_com24_spaces_around_numbers_are_none_of_theirs(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_spaces_around_numbers_are_none_of_theirs(tmp_path: Path) -> None:
     (row,) = rows_of(b"n, at, to\n x, 5 , 1\n", tmp_path / "x.csv", value="n", timestamp=" at", partition=" to")
     assert (row["value"], row["timestamp"], row["partition"]) == (" x", 5, 1)
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
-def test_com24_the_memory_of_a_large_file_is_bounded(tmp_path: Path) -> None:
+def test_the_memory_of_a_large_file_is_bounded(tmp_path: Path) -> None:
     """Arrow reads 32 blocks ahead, which was half a gigabyte. In a process of its own, whose peak is that of one read."""
     path = tmp_path / "x.csv"
     with path.open("wb") as file:
@@ -297,8 +314,9 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 102
     assert mebibytes < 250
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("taken", [0, 1])
-def test_com24_a_file_that_is_not_read_to_its_end_is_closed(tmp_path: Path, taken: int) -> None:
+def test_a_file_that_is_not_read_to_its_end_is_closed(tmp_path: Path, taken: int) -> None:
     """In a process of its own: a reader that outlives its file ends it by a signal, or never."""
     (tmp_path / "x.csv").write_bytes(b"a,b\n" + b"1,2\n" * 10_000_000)
     program = f"""
@@ -313,14 +331,16 @@ print(rows)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{[decoded_size.MAX_ROWS] * taken}\n", "")
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("text", ["1357017420000", "2013-01-01T05:17:00Z"])
-def test_com24_times_in_cells(tmp_path: Path, text: str) -> None:
+def test_times_in_cells(tmp_path: Path, text: str) -> None:
     rows = rows_of(f"at\n{text}\n".encode(), tmp_path / "x.csv", value="at", timestamp="at")
     (moment,) = {row["timestamp"] for row in rows}
     assert (moment if isinstance(moment, int) else round(moment.timestamp() * 1000)) == 1_357_017_420_000
 
 
-def test_com24_batches_are_small(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_batches_are_small(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b"a\n" + b"1\n" * 50_000)
     with ExitStack() as stack:
         batches: list[pa.RecordBatch] = list(table_files.open_file(stack, str(tmp_path / "x.csv"), None).batches)

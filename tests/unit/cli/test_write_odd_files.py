@@ -90,9 +90,10 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
-def test_com24_a_file_that_was_made_to_do_harm_is_one_line(
+def test_a_file_that_was_made_to_do_harm_is_one_line(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str
 ) -> None:
     """In a process of its own: two of them ended it by a signal."""
@@ -119,7 +120,8 @@ def ended(arguments: list[str], **more: Any) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_com24_an_arrow_file_that_is_cut_off_while_it_is_read(
+@pytest.mark.covers("COM24")
+def test_an_arrow_file_that_is_cut_off_while_it_is_read(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A map of it would end the process by SIGBUS."""
@@ -137,9 +139,8 @@ def test_com24_an_arrow_file_that_is_cut_off_while_it_is_read(
     assert main(["write", str(path), topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
 
 
-def test_com24_numbers_that_no_column_can_hold_are_texts(
-    embedded_broker: LocalBroker, topic: str, tmp_path: Path
-) -> None:
+@pytest.mark.covers("COM24")
+def test_numbers_that_no_column_can_hold_are_texts(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     path.write_bytes(b'{"a": 1}\n{"a": ' + b"9" * 50 + b"}\n")
     words = ["write", str(path), topic, "--key", "a", "--bootstrap-servers", embedded_broker.bootstrap_servers]
@@ -147,7 +148,8 @@ def test_com24_numbers_that_no_column_can_hold_are_texts(
     assert {row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)} == {b"1", b"9" * 50}
 
 
-def test_com24_a_line_without_end_is_not_kept(
+@pytest.mark.covers("COM24")
+def test_a_line_without_end_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(table_files, "MAX_LINE_BYTES", 5 << 20)
@@ -160,7 +162,8 @@ def test_com24_a_line_without_end_is_not_kept(
     assert "a line is longer than 5 MiB; --format sets the format" in message, "before anything is asked of a broker"
 
 
-def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("COM24")
+def test_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_files, "BYTES", 1000)
     pieces = list(table_files._pieces(iter([b"x" * 400] * 10)))
     assert [len(piece) for piece in pieces] == [3, 3, 3, 1]
@@ -173,15 +176,17 @@ def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, mo
     assert sum(batch.num_rows for batch in batches) == 100
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("size", [1 << 20, (1 << 20) - 1, 3 << 20])
-def test_com24_lines_across_the_pieces_that_are_read(size: int) -> None:
+def test_lines_across_the_pieces_that_are_read(size: int) -> None:
     lines = [b"a", b"x" * size, b"", b"y" * size, b"end"]
     read = table_files._lines("-", pa.BufferReader(b"\r\n".join(lines)))
     assert list(read) == lines
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
-def test_com24_stdin_that_is_closed_is_one_line() -> None:
+def test_stdin_that_is_closed_is_one_line() -> None:
     for kind in ("text", "csv", "parquet", "arrow", "json"):
         line = subprocess.run(
             ["bash", "-c", f'"{sys.executable}" -m spark_producer write - t --format {kind} <&-'],
@@ -205,9 +210,10 @@ def run_beside_a_pipe(path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["text", "csv", "json", "arrow", "parquet"])
-def test_com24_a_pipe_with_a_name_is_read_as_stdin_is(
+def test_a_pipe_with_a_name_is_read_as_stdin_is(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, kind: str
 ) -> None:
     """As shells make them: `pyproducer write <(zcat rows.gz) people --format csv`."""
@@ -243,7 +249,8 @@ def interrupted(process: subprocess.Popen[str]) -> str:
     raise TimeoutError
 
 
-def test_com24_a_pipe_that_nobody_writes_into_ends_at_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_pipe_that_nobody_writes_into_ends_at_ctrl_c(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     with run_beside_a_pipe(path, "t", "--format", "json") as process:
         try:
@@ -268,7 +275,8 @@ def rows_of(path: Path, **mapped: Any) -> list[dict[str, Any]]:
         return [row for batch in table_files.as_sink_columns(source, wanted) for row in batch.to_pylist()]
 
 
-def test_com24_bytes_of_one_length_are_bytes(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_bytes_of_one_length_are_bytes(tmp_path: Path) -> None:
     """As hashes and UUIDs are in Parquet. Some of them happen to be UTF-8, and were written as they are, the others as digits."""
     raw = [b"abcd", b"\xff\x00\x01\x02", None]
     plain = pa.array(raw, pa.binary(4))
@@ -282,7 +290,8 @@ def test_com24_bytes_of_one_length_are_bytes(tmp_path: Path) -> None:
     assert [row["value"] for row in rows_of(tmp_path / "raw.parquet", value="plain")] == raw
 
 
-def test_com24_what_a_line_becomes_does_not_depend_on_its_neighbours(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_what_a_line_becomes_does_not_depend_on_its_neighbours(tmp_path: Path) -> None:
     values = ["1", "2.5", '{"a": 1}', '{"b": 2}', "[1]", "[2.5, null]", "true", '"x"', "null"]
     path = tmp_path / "x.jsonl"
     alone = []
@@ -296,7 +305,8 @@ def test_com24_what_a_line_becomes_does_not_depend_on_its_neighbours(tmp_path: P
         assert [row["key"] for row in rows_of(path, key="k")] == alone[first : first + len(some)]
 
 
-def test_com24_a_field_may_have_the_name_of_the_whole_line(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_field_may_have_the_name_of_the_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(b'{"line": 1, "line_": 2}\n{"line": 3}')
     assert rows_of(path, key="line") == [
@@ -306,7 +316,8 @@ def test_com24_a_field_may_have_the_name_of_the_whole_line(tmp_path: Path) -> No
     assert [row["value"] for row in rows_of(path, value="line_")] == ["2", None]
 
 
-def test_com24_a_mark_of_utf8_is_no_part_of_the_first_value(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_mark_of_utf8_is_no_part_of_the_first_value(tmp_path: Path) -> None:
     """Windows writes it; JSON may not begin with it (RFC 8259, section 8.1)."""
     path = tmp_path / "x.jsonl"
     for content in (b'\xef\xbb\xbf{"a": 1}\n{"a": 2}', b'\xef\xbb\xbf\n{"a": 1}\n{"a": 2}'):
@@ -314,16 +325,16 @@ def test_com24_a_mark_of_utf8_is_no_part_of_the_first_value(tmp_path: Path) -> N
         assert [row["value"] for row in rows_of(path)] == [b'{"a": 1}', b'{"a": 2}']
 
 
-def test_com24_a_packed_file_may_have_a_name_in_capitals(tmp_path: Path) -> None:
+@pytest.mark.covers("COM24")
+def test_a_packed_file_may_have_a_name_in_capitals(tmp_path: Path) -> None:
     (tmp_path / "X.TXT.GZ").write_bytes(gzip.compress(b"one\ntwo\n"))
     assert [row["value"] for row in rows_of(tmp_path / "X.TXT.GZ")] == [b"one", b"two"]
     (tmp_path / "x.csv.zst").write_bytes(pa.Codec("zstd").compress(b"a\n1\n", asbytes=True))
     assert [row["value"] for row in rows_of(tmp_path / "x.csv.zst", value="a")] == ["1"]
 
 
-def test_com24_names_of_columns_that_are_no_utf8_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.covers("COM24")
+def test_names_of_columns_that_are_no_utf8_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sizes.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
     assert main(["write", str(tmp_path / "sizes.csv"), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -331,9 +342,10 @@ def test_com24_names_of_columns_that_are_no_utf8_are_one_line(
     assert "iconv -f LATIN1 -t UTF-8" in line
 
 
+@pytest.mark.covers("COM24")
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
-def test_com24_lines_of_utf16_are_refused_before_anything_is_sent(
+def test_lines_of_utf16_are_refused_before_anything_is_sent(
     tmp_path: Path, coding: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes('\ufeff{"a": 1}\n'.encode(coding))
@@ -343,7 +355,8 @@ def test_com24_lines_of_utf16_are_refused_before_anything_is_sent(
     assert "it is UTF-16; convert it to UTF-8" in line
 
 
-def test_com24_lines_of_utf16_from_stdin_are_refused(
+@pytest.mark.covers("COM24")
+def test_lines_of_utf16_from_stdin_are_refused(
     embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -353,7 +366,8 @@ def test_com24_lines_of_utf16_from_stdin_are_refused(
     assert read_topic(embedded_broker.bootstrap_servers, topic) == []
 
 
-def test_com24_a_header_that_is_given_twice_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.covers("COM24")
+def test_a_header_that_is_given_twice_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,2\n")
     words = ["write", str(tmp_path / "x.csv"), "t", "--header", "h=a", "--header", "h=b"]
     assert main([*words, "--bootstrap-servers", "127.0.0.1:1"]) == 1

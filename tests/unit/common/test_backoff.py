@@ -25,13 +25,15 @@ class Midway(Random):
         return (a + b) / 2
 
 
-def test_eb_pauses_double_up_to_the_largest() -> None:
+@pytest.mark.covers("EB")
+def test_pauses_double_up_to_the_largest() -> None:
     assert [exponential(100, 400, failures, Midway()) for failures in range(4)] == [100, 200, 400, 400]
     backoff = Backoff(0.1, 0.4, Midway())
     assert [backoff.delay(attempt) for attempt in range(4)] == pytest.approx([0.1, 0.2, 0.4, 0.4])
 
 
-def test_eb_jitter_is_a_fifth_and_never_beyond_the_largest() -> None:
+@pytest.mark.covers("EB")
+def test_jitter_is_a_fifth_and_never_beyond_the_largest() -> None:
     random = Random(7)
     for failures in range(8):
         drawn = [exponential(100, 1000, failures, random) for _ in range(500)]
@@ -41,11 +43,13 @@ def test_eb_jitter_is_a_fifth_and_never_beyond_the_largest() -> None:
         assert max(drawn) - min(drawn) > middle * JITTER * 0.9
 
 
-def test_eb_a_first_pause_beyond_the_largest_is_the_largest_without_jitter() -> None:
+@pytest.mark.covers("EB")
+def test_a_first_pause_beyond_the_largest_is_the_largest_without_jitter() -> None:
     assert {exponential(500, 400, failures, Random(1)) for failures in range(50)} == {400}
 
 
-def test_eb_very_many_failures_do_not_overflow() -> None:
+@pytest.mark.covers("EB")
+def test_very_many_failures_do_not_overflow() -> None:
     assert exponential(100, 1000, 10**9, Midway()) == 1000
 
 
@@ -56,7 +60,8 @@ GROWS = re.compile(
 """How a pause that doubles is written."""
 
 
-def test_eb_no_other_module_computes_pauses_between_attempts() -> None:
+@pytest.mark.covers("EB")
+def test_no_other_module_computes_pauses_between_attempts() -> None:
     root = Path(spark_producer.__file__).parent
     found = {
         str(path.relative_to(root))
@@ -66,7 +71,8 @@ def test_eb_no_other_module_computes_pauses_between_attempts() -> None:
     assert found == {"common/backoff.py"}
 
 
-def test_eb_attempts_of_exactly_once_writes_have_jitter() -> None:
+@pytest.mark.covers("EB")
+def test_attempts_of_exactly_once_writes_have_jitter() -> None:
     """Tasks that were cut off together would come back together."""
     firsts = set()
     for _ in range(5):
@@ -80,7 +86,8 @@ def test_eb_attempts_of_exactly_once_writes_have_jitter() -> None:
     assert len(firsts) > 1
 
 
-def test_eb_the_tools_pause_as_retry_backoff_says() -> None:
+@pytest.mark.covers("EB")
+def test_the_tools_pause_as_retry_backoff_says() -> None:
     settings = ConnectionSettings((("h", 1),), retry_backoff=0.02, retry_backoff_max=0.2)
     with BlockingClient(settings) as client:
         pauses = [client.retry_backoff.delay(attempt) for attempt in range(6)]

@@ -18,24 +18,28 @@ CANARY = "canary-of-this-test"
 SECRET = Secret(CANARY)
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize("form", ["%s", "%r", "%a", "%40s", "%.99s"])
-def test_sec42_percent_shows_no_secret(form: str) -> None:
+def test_percent_shows_no_secret(form: str) -> None:
     assert CANARY not in form % SECRET
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize("form", ["{}", "{!r}", "{!s}", "{!a}", "{:>40}", "{:s}", "{0}{0!r:^50}"])
-def test_sec42_format_shows_no_secret(form: str) -> None:
+def test_format_shows_no_secret(form: str) -> None:
     assert CANARY not in form.format(SECRET)
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize(
     "holder", [[SECRET], (SECRET,), {"password": SECRET}, ConfigError("x", detail=SECRET).__dict__]
 )
-def test_sec42_what_holds_a_secret_does_not_show_it(holder: object) -> None:
+def test_what_holds_a_secret_does_not_show_it(holder: object) -> None:
     assert CANARY not in repr(holder) + str(holder) + ascii(holder) + pprint.pformat(holder)
 
 
-def test_sec42_settings_show_no_secret() -> None:
+@pytest.mark.covers("SEC42")
+def test_settings_show_no_secret() -> None:
     store = Store(password=SECRET, key_pem=SECRET, key_password=SECRET)
     oidc = OidcSettings("https://x/", "id", SECRET, trust=store)
     whole = SecuritySettings(TlsSettings(store, store), SaslSettings("PLAIN", "app", SECRET, oidc=oidc))
@@ -43,7 +47,8 @@ def test_sec42_settings_show_no_secret() -> None:
     assert repr(whole).count(HIDDEN) == 3 + 3 + 1 + 1 + 3
 
 
-def test_sec42_a_secret_is_equal_by_value_and_has_no_hash() -> None:
+@pytest.mark.covers("SEC42")
+def test_a_secret_is_equal_by_value_and_has_no_hash() -> None:
     assert Secret(CANARY) == SECRET
     assert Secret("other") != SECRET
     assert SECRET != CANARY
@@ -55,26 +60,30 @@ def test_sec42_a_secret_is_equal_by_value_and_has_no_hash() -> None:
         hash(SECRET)
 
 
-def test_sec42_json_refuses_a_secret() -> None:
+@pytest.mark.covers("SEC42")
+def test_json_refuses_a_secret() -> None:
     with pytest.raises(TypeError, match="Secret") as refused:
         json.dumps({"password": SECRET})
     assert CANARY not in str(refused.value)
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_sec42_a_secret_travels_by_pickle_and_is_copied_whole(protocol: int) -> None:
+def test_a_secret_travels_by_pickle_and_is_copied_whole(protocol: int) -> None:
     assert pickle.loads(pickle.dumps(SECRET, protocol)).reveal() == CANARY
     assert copy.deepcopy(SECRET) == copy.copy(SECRET) == SECRET
 
 
-def test_sec42_a_secret_has_no_attributes_to_look_at() -> None:
+@pytest.mark.covers("SEC42")
+def test_a_secret_has_no_attributes_to_look_at() -> None:
     with pytest.raises(TypeError):
         vars(SECRET)
     with pytest.raises(AttributeError):
         SECRET.other = 1  # type: ignore[attr-defined]
 
 
-def test_sec42_a_traceback_with_local_variables_shows_no_secret() -> None:
+@pytest.mark.covers("SEC42")
+def test_a_traceback_with_local_variables_shows_no_secret() -> None:
     def fails(password: Secret) -> None:
         raise ValueError(f"with {password}")
 

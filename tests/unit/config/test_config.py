@@ -56,6 +56,7 @@ def test_sparks_own_options_pass() -> None:
     assert parse_options(SERVERS | {"checkpointLocation": "/x", "queryName": "q"})[0].bootstrap_servers == "broker:9092"
 
 
+@pytest.mark.covers("KP19")
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
@@ -70,12 +71,13 @@ def test_sparks_own_options_pass() -> None:
         ("path", 'save() and start() take no path. Name the topic with .option("topic", …)'),
     ],
 )
-def test_kp19_an_unknown_option_is_an_error_with_the_nearest_name(option: str, hint: str) -> None:
+def test_an_unknown_option_is_an_error_with_the_nearest_name(option: str, hint: str) -> None:
     refused(SERVERS | {option: "1"}, hint)
 
 
+@pytest.mark.covers("KP4")
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_kp4_a_known_option_that_has_no_place_says_why(name: str) -> None:
+def test_a_known_option_that_has_no_place_says_why(name: str) -> None:
     for option in (f"kafka.{name}", name):
         refused(SERVERS | {option: "x"}, "is not supported", UNSUPPORTED[name])
 
@@ -99,8 +101,9 @@ def test_the_servers_are_required() -> None:
     refused({"kafka.bootstrap.servers": "  "}, "kafka.bootstrap.servers is empty")
 
 
+@pytest.mark.covers("KP5")
 @pytest.mark.parametrize("field", NUMBERS, ids=lambda field: field.name)
-def test_kp5_numbers_have_bounds_and_the_bounds_are_legal(field: dataclasses.Field[int]) -> None:
+def test_numbers_have_bounds_and_the_bounds_are_legal(field: dataclasses.Field[int]) -> None:
     option = field.metadata["option"]
     name = f"kafka.{kafka_name(field.name)}"
     base: dict[str, object] = {key: value for key, value in IN_STEP.items() if key != field.name}
@@ -173,10 +176,11 @@ def test_a_configuration_built_by_hand_is_checked_too(field: str, value: object,
 # --- together -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("KP17")
 @pytest.mark.parametrize(
     ("linger", "timeout", "fits"), [(999, 1, True), (1000, 1, False), (0, 1000, True), (0, 1001, False)]
 )
-def test_kp17_delivery_timeout_covers_linger_and_request(linger: int, timeout: int, fits: bool) -> None:
+def test_delivery_timeout_covers_linger_and_request(linger: int, timeout: int, fits: bool) -> None:
     options = {"linger_ms": linger, "request_timeout_ms": timeout, "delivery_timeout_ms": 1000}
     if fits:
         assert config(**options).delivery_timeout_ms == 1000
@@ -187,7 +191,8 @@ def test_kp17_delivery_timeout_covers_linger_and_request(linger: int, timeout: i
         config(**options)
 
 
-def test_kp17_the_default_delivery_timeout_grows_with_what_it_must_cover() -> None:
+@pytest.mark.covers("KP17")
+def test_the_default_delivery_timeout_grows_with_what_it_must_cover() -> None:
     """As in Java's producer: only one that was set itself can be a contradiction."""
     assert config(linger_ms=100_000).delivery_timeout_ms == 130_000
     assert config(linger_ms=5, request_timeout_ms=10).delivery_timeout_ms == 120_000
@@ -198,6 +203,7 @@ def test_kp17_the_default_delivery_timeout_grows_with_what_it_must_cover() -> No
         ProducerConfig(bootstrap_servers="a:1", linger_ms=100_000)
 
 
+@pytest.mark.covers("NW7")
 @pytest.mark.parametrize(
     ("options", "longest"),
     [
@@ -206,7 +212,7 @@ def test_kp17_the_default_delivery_timeout_grows_with_what_it_must_cover() -> No
         ({"reconnect_backoff_ms": 70, "reconnect_backoff_max_ms": 90}, 90),
     ],
 )
-def test_nw7_the_reconnect_backoff_alone_does_not_grow(options: dict[str, int], longest: int) -> None:
+def test_the_reconnect_backoff_alone_does_not_grow(options: dict[str, int], longest: int) -> None:
     assert config(**options).reconnect_backoff_max_ms == longest
 
 
@@ -226,8 +232,9 @@ MATRIX = [
 ]
 
 
+@pytest.mark.covers("KP1")
 @pytest.mark.parametrize(("acks", "retries", "asked", "in_flight", "expected"), MATRIX)
-def test_kp1_idempotence_by_acks_retries_and_requests_in_flight(
+def test_idempotence_by_acks_retries_and_requests_in_flight(
     acks: str, retries: int, asked: str | None, in_flight: int, expected: bool | str
 ) -> None:
     options: dict[str, object] = {"acks": acks, "retries": retries, "max_in_flight_requests_per_connection": in_flight}

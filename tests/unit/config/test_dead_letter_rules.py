@@ -11,6 +11,7 @@ from spark_producer.errors import ConfigError
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}
 
 
+@pytest.mark.covers("COM4")
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -33,18 +34,20 @@ SERVERS = {"kafka.bootstrap.servers": "host:9092"}
         ({"deadLettersTopic": "d"}, "Did you mean 'deadLetterTopic'"),
     ],
 )
-def test_com4_contradictions_are_one_clear_error(options: dict[str, str], text: str) -> None:
+def test_contradictions_are_one_clear_error(options: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         check_dead_letters(*parse_options(SERVERS | options))
 
 
-def test_com4_defaults() -> None:
+@pytest.mark.covers("COM4")
+def test_defaults() -> None:
     config, sink = parse_options(SERVERS | {"deadlettertopic": "d"})
     check_dead_letters(config, sink)
     assert dead_letter_classes(sink.dead_letter_classes) == ("row", "size", "broker", "schema")
     assert (sink.max_bad_records, sink.max_bad_records_ratio, sink.dead_letter_headers) == (1000, 0.1, True)
 
 
+@pytest.mark.covers("COM4")
 @pytest.mark.parametrize("options", [{"kafka.acks": "1"}, {"kafka.acks": "0", "deadLetterClasses": "row,schema"}])
-def test_com4_rows_that_tasks_find_need_no_answers(options: dict[str, str]) -> None:
+def test_rows_that_tasks_find_need_no_answers(options: dict[str, str]) -> None:
     check_dead_letters(*parse_options(SERVERS | {"deadLetterTopic": "d"} | options))

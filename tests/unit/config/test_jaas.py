@@ -37,6 +37,7 @@ def refusal(text: str, *, references: bool = True) -> str:
     return message.removeprefix("kafka.sasl.jaas.config cannot be parsed at character ")
 
 
+@pytest.mark.covers("SEC10")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -59,10 +60,11 @@ def refusal(text: str, *, references: bool = True) -> str:
          ("OAuthBearerLoginModule", {"clientId": "c", "extension_poolId": "p"})),
     ],
 )  # fmt: skip
-def test_sec10_a_text_of_the_grammar_is_taken(text: str, expected: tuple[str, dict[str, str]]) -> None:
+def test_a_text_of_the_grammar_is_taken(text: str, expected: tuple[str, dict[str, str]]) -> None:
     assert read(text) == expected
 
 
+@pytest.mark.covers("SEC10")
 @pytest.mark.parametrize(
     "name",
     [
@@ -71,7 +73,7 @@ def test_sec10_a_text_of_the_grammar_is_taken(text: str, expected: tuple[str, di
         "org.apache.kafka.shaded.common.security.scram.ScramLoginModule",
     ],
 )
-def test_sec10_classes_that_a_platform_has_renamed_are_known(name: str) -> None:
+def test_classes_that_a_platform_has_renamed_are_known(name: str) -> None:
     assert read(f'{name} required username="u";') == ("ScramLoginModule", {"username": "u"})
     assert read(f"shadedmskiam.{IAM} required;") == ("IAMLoginModule", {})
 
@@ -79,6 +81,7 @@ def test_sec10_classes_that_a_platform_has_renamed_are_known(name: str) -> None:
 KNOWN = "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule"
 
 
+@pytest.mark.covers("SEC10")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -132,20 +135,22 @@ KNOWN = "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginMod
         (f"{PLAIN} required" + " " * 65_536, "65537: a text has at most 65536 characters"),
     ],
 )  # fmt: skip
-def test_sec10_everything_else_is_refused_with_its_place_and_without_its_text(text: str, said: str) -> None:
+def test_everything_else_is_refused_with_its_place_and_without_its_text(text: str, said: str) -> None:
     message = refusal(text)
     assert message.startswith(said)
     assert "anari" not in message
 
 
-def test_sec10_a_text_that_a_reference_gave_has_no_references() -> None:
+@pytest.mark.covers("SEC10")
+def test_a_text_that_a_reference_gave_has_no_references() -> None:
     text = f'{PLAIN} required password="${{env:A}}";'
     assert read(text)[1] == {"password": "${env:A}"}
     assert "which cannot be resolved in a text that came from a reference itself" in refusal(text, references=False)
     assert read(f'{PLAIN} required password="a";', references=False)[1] == {"password": "a"}
 
 
-def test_sec10_no_frame_of_a_refusal_shows_the_text() -> None:
+@pytest.mark.covers("SEC10")
+def test_no_frame_of_a_refusal_shows_the_text() -> None:
     """Some tools print the local variables of a traceback."""
     for text in (f'{PLAIN} required password="{CANARY}', f"{PLAIN} required password={CANARY} {CANARY}=", CANARY):
         with pytest.raises(ConfigError) as refused:
@@ -180,20 +185,23 @@ def texts(draw: st.DrawFn) -> tuple[str, str, dict[str, str]]:
     return "".join([*parts, draw(BLANK), ";", draw(BLANK)]), module, options
 
 
+@pytest.mark.covers("SEC10")
 @given(texts())
-def test_sec10_what_is_written_by_the_grammar_is_read_again(written: tuple[str, str, dict[str, str]]) -> None:
+def test_what_is_written_by_the_grammar_is_read_again(written: tuple[str, str, dict[str, str]]) -> None:
     text, module, options = written
     assert read(text) == (module, options)
 
 
+@pytest.mark.covers("SEC10")
 @given(texts(), st.data())
-def test_sec10_a_text_that_is_cut_off_is_refused(written: tuple[str, str, dict[str, str]], data: st.DataObject) -> None:
+def test_a_text_that_is_cut_off_is_refused(written: tuple[str, str, dict[str, str]], data: st.DataObject) -> None:
     text = written[0].rstrip()
     assert refusal(text[: data.draw(st.integers(0, len(text) - 1))])
 
 
+@pytest.mark.covers("SEC10")
 @given(st.text(max_size=300))
-def test_sec10_any_text_is_read_or_refused_with_our_error(text: str) -> None:
+def test_any_text_is_read_or_refused_with_our_error(text: str) -> None:
     tried(text)
 
 
@@ -239,8 +247,9 @@ PIECES = [
 ]
 
 
+@pytest.mark.covers("SEC10")
 @pytest.mark.parametrize("inputs", sample_and_campaign([5000, 1_000_000]))
-def test_sec10_mutations_of_good_texts_are_read_or_refused(inputs: int) -> None:
+def test_mutations_of_good_texts_are_read_or_refused(inputs: int) -> None:
     seeded = random.Random(inputs)
     taken = sum(tried(mutated(seeded.choice(GOOD), seeded)) for _ in range(inputs))
     assert 0 < taken < inputs, "some mutations only change a value"

@@ -126,8 +126,9 @@ KAFKA = [
 """every option of Kafka's producer up to 4.4 (of sasl.oauthbearer.assertion a few)"""
 
 
+@pytest.mark.covers("KP2", "KP4", "KP19")
 @pytest.mark.parametrize("name", KAFKA)
-def test_kp2_kp4_kp19_every_option_of_kafka_is_known(name: str) -> None:
+def test_every_option_of_kafka_is_known(name: str) -> None:
     """In the table, or refused with its own reason: never merely unknown."""
     if name in {kafka_name(field.name) for field in FIELDS}:
         return

@@ -81,7 +81,8 @@ def test_a_file_may_have_the_prefix_of_a_sinks_options(tmp_path: Path) -> None:
     assert (config.linger_ms, config.batch_size) == (7, 20000)
 
 
-def test_sec10_a_file_of_javas_clients_has_lines_that_go_on_and_escapes(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC10")
+def test_a_file_of_javas_clients_has_lines_that_go_on_and_escapes(tmp_path: Path) -> None:
     path = tmp_path / "my.properties"
     path.write_text(
         "bootstrap.servers : a:9093\n"

@@ -226,13 +226,15 @@ def configured(options: dict[str, str]) -> ProducerConfig:
     return config
 
 
+@pytest.mark.covers("SEC12")
 @pytest.mark.parametrize("name", RECIPES)
-def test_sec12_every_recipe_is_taken_as_it_is(name: str) -> None:
+def test_every_recipe_is_taken_as_it_is(name: str) -> None:
     options, expected = RECIPES[name]
     assert security_settings(configured(options)) == expected
 
 
-def test_sec12_event_hubs_gets_requests_that_it_takes() -> None:
+@pytest.mark.covers("SEC12")
+def test_event_hubs_gets_requests_that_it_takes() -> None:
     config = configured(RECIPES["Event Hubs"][0])
     assert (config.max_request_size, config.batch_size) == (1_000_000, 900_000)
     assert (config.connections_max_idle_ms, config.metadata_max_age_ms) == (180_000, 180_000)

@@ -37,15 +37,17 @@ def test_there_are_as_many_secrets_as_options_with_such_names() -> None:
     assert named == SECRETS
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize(("name", "text"), list(itertools.product(SECRETS, LEGAL)))
-def test_sec41_a_reference_stays_what_it_is(name: str, text: str) -> None:
+def test_a_reference_stays_what_it_is(name: str, text: str) -> None:
     beside = {key: value for key, value in around(name).items() if ALIASES.get(key, key) != name}
     value = getattr(config(beside, {name: text}), name.replace(".", "_"))
     assert value == Secret(text.strip())
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize(("name", "text"), list(itertools.product(SECRETS, ILLEGAL)))
-def test_sec41_a_reference_that_is_not_all_of_a_secret_is_an_error(name: str, text: str) -> None:
+def test_a_reference_that_is_not_all_of_a_secret_is_an_error(name: str, text: str) -> None:
     message = refusal(
         {key: value for key, value in around(name).items() if ALIASES.get(key, key) != name}, {name: text}
     )
@@ -54,24 +56,27 @@ def test_sec41_a_reference_that_is_not_all_of_a_secret_is_an_error(name: str, te
     )
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize(
     "name", [name for name, field in KAFKA_FIELDS.items() if field.type == "str" and name != "acks"]
 )
-def test_sec41_an_option_that_is_no_secret_has_no_references(name: str) -> None:
+def test_an_option_that_is_no_secret_has_no_references(name: str) -> None:
     assert f"{data_source_name(name)} has a reference (${{…:…}}), but is not a secret option" in refusal(
         LOGIN, {name: "${env:A}"}
     )
 
 
-def test_sec41_a_user_name_with_a_dollar_is_no_reference() -> None:
+@pytest.mark.covers("SEC41")
+def test_a_user_name_with_a_dollar_is_no_reference() -> None:
     for name in ("$ConnectionString", "${ConnectionString}", "a$b", "${1:x}"):
         assert config(LOGIN, {"sasl.username": name}).sasl_username == name
     for secret in ("$ConnectionString", "a$b", "${1:x}", "x${A}", "${A}${B}", "${}"):
         assert config(LOGIN, {"sasl.password": secret}).sasl_password == Secret(secret)
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize("text", ["${KAFKA_PASSWORD}", " ${kafka.password} ", "${a-b}"])
-def test_sec41_a_name_without_a_kind_is_no_secret_and_the_error_says_what_to_write(text: str) -> None:
+def test_a_name_without_a_kind_is_no_secret_and_the_error_says_what_to_write(text: str) -> None:
     for name in SECRETS:
         if name != "sasl.jaas.config":
             message = refusal(around(name) | {name: text})

@@ -9,6 +9,7 @@ from spark_producer.config.token_rules import is_loopback
 from tests.unit.config.secured import CANARY, JAAS, LOGIN, MSK, OAUTH, PEM, PROVIDER, TOKENS, config, refusal
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -28,15 +29,17 @@ from tests.unit.config.secured import CANARY, JAAS, LOGIN, MSK, OAUTH, PEM, PROV
         ({"sasl.login.read.timeout.ms": "1"}, "does not use it"),
     ],
 )  # fmt: skip
-def test_sec11_logins_by_password_that_cannot_be(options: dict[str, str], said: str) -> None:
+def test_logins_by_password_that_cannot_be(options: dict[str, str], said: str) -> None:
     assert said in refusal(LOGIN, options)
 
 
-def test_sec11_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
+@pytest.mark.covers("SEC11")
+def test_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
     assert config(LOGIN, {"sasl.jaas.config": JAAS}).sasl_username == "u"
     config(LOGIN, {"sasl.username": "", "sasl.password": "", "sasl.jaas.config": JAAS[:-1] + " tokenauth=True;"})
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -70,10 +73,11 @@ def test_sec11_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
         ({"sasl.oauthbearer.method": "default"}, "must be one of oidc"),
     ],
 )  # fmt: skip
-def test_sec11_logins_by_token_that_cannot_be(options: dict[str, str], said: str) -> None:
+def test_logins_by_token_that_cannot_be(options: dict[str, str], said: str) -> None:
     assert said in refusal(TOKENS, options)
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -93,10 +97,11 @@ def test_sec11_logins_by_token_that_cannot_be(options: dict[str, str], said: str
         ({"sasl.mechanism": "AWS_MSK_IAM"}, "is 'm:f', but kafka.sasl.mechanism needs aws-msk-iam"),
     ],
 )  # fmt: skip
-def test_sec11_token_providers_that_cannot_be(options: dict[str, str], said: str) -> None:
+def test_token_providers_that_cannot_be(options: dict[str, str], said: str) -> None:
     assert said in refusal(PROVIDER, options)
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -107,11 +112,12 @@ def test_sec11_token_providers_that_cannot_be(options: dict[str, str], said: str
           "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"}, "which AWS_MSK_IAM does not use"),
     ],
 )  # fmt: skip
-def test_sec11_logins_with_iam_that_cannot_be(options: dict[str, str], said: str) -> None:
+def test_logins_with_iam_that_cannot_be(options: dict[str, str], said: str) -> None:
     assert said in refusal(MSK, options)
 
 
-def test_sec11_tokens_that_can_be() -> None:
+@pytest.mark.covers("SEC11")
+def test_tokens_that_can_be() -> None:
     scoped = config(TOKENS, {"sasl.oauthbearer.method": "oidc", "https.ca.pem": PEM, "sasl.oauthbearer.scope": "a b"})
     assert (scoped.sasl_oauthbearer_scope, scoped.https_ca_pem) == ("a b", PEM.strip())
     near = config(TOKENS, {"sasl.oauthbearer.token.endpoint.url": "http://localhost:1/token"})

@@ -39,8 +39,9 @@ def frames_of(error: BaseException) -> list[str]:
     ]
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize("wrong", WRONG)
-def test_sec42_neither_errors_nor_their_local_variables_show_a_secret(wrong: str) -> None:
+def test_neither_errors_nor_their_local_variables_show_a_secret(wrong: str) -> None:
     given = SERVERS | LOGIN | {"sasl.password": CANARY, "ssl.key.password": CANARY} | WRONG[wrong]
     prefixed = {name if name == "profile" else f"kafka.{name}": value for name, value in given.items()}
     for refused in (refusal_of_producer(given), refusal_of_sink(prefixed)):
@@ -61,7 +62,8 @@ def refusal_of_sink(options: dict[str, str]) -> ConfigError:
     return refused.value
 
 
-def test_sec42_a_file_that_is_wrong_does_not_show_its_lines(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC42")
+def test_a_file_that_is_wrong_does_not_show_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "my.properties"
     for text in (f"sasl.password={CANARY}\n{CANARY}\n", f"sasl.password={CANARY}\nx=\\u00{CANARY}\n", f"{CANARY}+/=\n"):
         path.write_text(text, encoding="utf-8")
@@ -75,7 +77,8 @@ def test_sec42_a_file_that_is_wrong_does_not_show_its_lines(tmp_path: Path) -> N
     assert refused.value.__cause__ is None
 
 
-def test_sec42_the_text_of_an_unknown_option_is_not_shown() -> None:
+@pytest.mark.covers("SEC42")
+def test_the_text_of_an_unknown_option_is_not_shown() -> None:
     with pytest.raises(
         ConfigError, match=r"unknown option 'sasl\.pasword'\. Did you mean 'sasl\.password'\?"
     ) as refused:

@@ -26,12 +26,14 @@ BESIDE = {
 }
 
 
-def test_sec11_every_alias_has_its_values_here() -> None:
+@pytest.mark.covers("SEC11")
+def test_every_alias_has_its_values_here() -> None:
     assert set(VALUES) == set(ALIASES)
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize("alias", ALIASES)
-def test_sec11_an_alias_is_its_option_and_two_values_are_a_contradiction(alias: str) -> None:
+def test_an_alias_is_its_option_and_two_values_are_a_contradiction(alias: str) -> None:
     name, (value, other) = ALIASES[alias], VALUES[alias]
     beside = BESIDE.get(alias, TOKENS if "oauthbearer" in alias else SSL)
     beside = {key: text for key, text in beside.items() if key not in (alias, name)}
@@ -46,7 +48,8 @@ def test_sec11_an_alias_is_its_option_and_two_values_are_a_contradiction(alias: 
     )
 
 
-def test_sec11_what_is_set_itself_wins_over_a_profile_under_another_name(
+@pytest.mark.covers("SEC11")
+def test_what_is_set_itself_wins_over_a_profile_under_another_name(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     path = tmp_path_factory.mktemp("profiles") / "a.properties"
@@ -55,6 +58,7 @@ def test_sec11_what_is_set_itself_wins_over_a_profile_under_another_name(
     assert config({"profile": str(path), "sasl.mechanism": "SCRAM-SHA-256"}).sasl_mechanism == "SCRAM-SHA-256"
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("protocol", "option", "value", "wanted"),
     [
@@ -70,7 +74,7 @@ def test_sec11_what_is_set_itself_wins_over_a_profile_under_another_name(
         ("SASL_PLAINTEXT", "ssl.cipher.suites", SUITES_12[0], "SASL_SSL"),
     ],
 )
-def test_sec11_what_the_protocol_does_not_use_is_an_error(protocol: str, option: str, value: str, wanted: str) -> None:
+def test_what_the_protocol_does_not_use_is_an_error(protocol: str, option: str, value: str, wanted: str) -> None:
     login = (
         {**LOGIN, "security.protocol": protocol} if protocol == "SASL_PLAINTEXT" else {"security.protocol": protocol}
     )
@@ -79,7 +83,8 @@ def test_sec11_what_the_protocol_does_not_use_is_an_error(protocol: str, option:
     assert message.endswith(f"{protocol} does not use it. Set kafka.security.protocol to {wanted}, or drop it")
 
 
-def test_sec11_tls_and_login_without_a_protocol_want_both() -> None:
+@pytest.mark.covers("SEC11")
+def test_tls_and_login_without_a_protocol_want_both() -> None:
     assert "Set kafka.security.protocol to SASL_SSL" in refusal(
         {"ssl.ca.location": "ca.pem", "sasl.mechanism": "PLAIN"}
     )
@@ -91,19 +96,21 @@ def test_values_at_their_defaults_contradict_nothing() -> None:
     assert config(plain, {"sasl.password": " ", "ssl.key.password": ""}) == config()
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize("protocol", ["sasl_ssl", "Sasl_Plaintext"])
-def test_sec11_a_login_needs_a_mechanism_and_java_s_default_is_refused(protocol: str) -> None:
+def test_a_login_needs_a_mechanism_and_java_s_default_is_refused(protocol: str) -> None:
     message = refusal({"security.protocol": protocol, "sasl.username": "u", "sasl.password": CANARY})
     assert f"kafka.security.protocol is {protocol.upper()}, which needs kafka.sasl.mechanism (or " in message
     assert "Java's default is GSSAPI, which is not supported: Kerberos needs a C library" in message
     assert "GSSAPI is not supported: Kerberos" in refusal({"security.protocol": protocol, "sasl.mechanism": "GSSAPI"})
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     "option",
     ["sasl.password", "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification", "client.id"],
 )
-def test_sec11_an_option_that_is_none_is_an_error(option: str) -> None:
+def test_an_option_that_is_none_is_an_error(option: str) -> None:
     """What is read from an environment may be None: it must not become the password "None", or `none` for no check of names."""
     for read in (parse_options, producer_config):
         prefix = "kafka." if read is parse_options else ""

@@ -8,6 +8,7 @@ from spark_producer.config.tls_rules import SUITES_12, SUITES_13, protocols_and_
 from tests.unit.config.secured import CANARY, PEM, SSL, config, refusal
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -37,10 +38,11 @@ from tests.unit.config.secured import CANARY, PEM, SSL, config, refusal
         ({"ssl.keystore.type": "JCEKS", "ssl.keystore.location": "k"}, "must be one of PEM, PKCS12, JKS, not 'JCEKS'"),
     ],
 )  # fmt: skip
-def test_sec11_contradictions_of_stores_are_those_of_java(options: dict[str, str], said: str) -> None:
+def test_contradictions_of_stores_are_those_of_java(options: dict[str, str], said: str) -> None:
     assert said in refusal(SSL, options)
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     "options",
     [
@@ -57,13 +59,14 @@ def test_sec11_contradictions_of_stores_are_those_of_java(options: dict[str, str
         {"ssl.truststore.location": "t", "ssl.truststore.type": "JKS"},
     ],
 )
-def test_sec11_what_java_takes_is_taken(options: dict[str, str]) -> None:
+def test_what_java_takes_is_taken(options: dict[str, str]) -> None:
     assert config(SSL, options).security_protocol == "SSL"
 
 
 ALL_13 = ",".join(SUITES_13)
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "protocols", "suites"),
     [
@@ -79,11 +82,12 @@ ALL_13 = ",".join(SUITES_13)
         ({"ssl.cipher.suites": ALL_13}, "13", SUITES_13),
     ],
 )  # fmt: skip
-def test_sec11_versions_and_suites(options: dict[str, str], protocols: str, suites: tuple[str, ...]) -> None:
+def test_versions_and_suites(options: dict[str, str], protocols: str, suites: tuple[str, ...]) -> None:
     expected = tuple(f"TLSv1.{version[1]}" for version in protocols.split())
     assert protocols_and_suites(config(SSL, options)) == (expected, suites)
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -105,5 +109,5 @@ def test_sec11_versions_and_suites(options: dict[str, str], protocols: str, suit
         ({"ssl.cipher.suites": ALL_13, "ssl.enabled.protocols": "TLSv1.2"}, "has no suite of TLSv1.2"),
     ],
 )
-def test_sec11_versions_and_suites_that_cannot_be(options: dict[str, str], said: str) -> None:
+def test_versions_and_suites_that_cannot_be(options: dict[str, str], said: str) -> None:
     assert said in refusal(SSL, options)

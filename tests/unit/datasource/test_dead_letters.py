@@ -112,8 +112,9 @@ BAD: dict[str, tuple[dict[str, dict[int, object]], str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.covers("COM1")
 @pytest.mark.parametrize("case", BAD)
-def test_com1_a_bad_row_is_dead_and_the_good_ones_are_in_order(
+def test_a_bad_row_is_dead_and_the_good_ones_are_in_order(
     broker: LocalBroker, topic: str, dead: str, case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, stage, error = BAD[case]
@@ -151,7 +152,8 @@ def test_com1_a_bad_row_is_dead_and_the_good_ones_are_in_order(
     assert '"rejected": 1' in to_json("batch write", found)
 
 
-def test_com1_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM1")
+def test_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBroker, topic: str, dead: str) -> None:
     named = dict.fromkeys(range(ROWS), topic) | {3: None, 4: f"{topic}-missing", 5: "", 6: f"{topic}-missing"}
     report = write(broker, columns(topic=named), dead, deadLetterClasses="row, topic", kafka__max__block__ms=1500)
     letters = read_topic(broker.bootstrap_servers, dead, expected=4)
@@ -165,7 +167,8 @@ def test_com1_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBrok
         write(broker, columns(topic=named), dead, kafka__max__block__ms=1500)
 
 
-def test_com5_a_value_too_large_for_both_topics(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM5")
+def test_a_value_too_large_for_both_topics(broker: LocalBroker, topic: str, dead: str) -> None:
     value = bytes(range(256)) * 30
     write(
         broker, columns(value={10: value}), dead, topic=topic, kafka__max__request__size=4096, deadLetterHeaders="false"
@@ -180,8 +183,9 @@ def test_com5_a_value_too_large_for_both_topics(broker: LocalBroker, topic: str,
     }
 
 
+@pytest.mark.covers("COM5")
 @pytest.mark.parametrize("limit", ["request", "topic"])
-def test_com5_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, topic: str, limit: str) -> None:
+def test_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, topic: str, limit: str) -> None:
     """Whoever finds it, the task or the brokers: the largest part goes first, and the others only if that is not enough."""
     sizes = {"configs": {"max.message.bytes": "4096"}} if limit == "topic" else {}
     for name in (topic, f"{topic}-dead"):
@@ -207,21 +211,24 @@ def test_com5_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, t
     assert told(second)["value.sha256"] == hashlib.sha256(value).hexdigest()
 
 
-def test_com5_a_dead_letter_topic_without_room_for_our_headers_fails_the_write(broker: LocalBroker, topic: str) -> None:
+@pytest.mark.covers("COM5")
+def test_a_dead_letter_topic_without_room_for_our_headers_fails_the_write(broker: LocalBroker, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.create_topic(f"{topic}-dead", 1, configs={"max.message.bytes": "200"})
     with pytest.raises(BrokerError, match=f"{topic}-dead"):
         write(broker, columns(partition={1: -1}), f"{topic}-dead", topic=topic)
 
 
-def test_com4_without_the_headers_the_record_is_alone(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM4")
+def test_without_the_headers_the_record_is_alone(broker: LocalBroker, topic: str, dead: str) -> None:
     write(broker, columns(partition={1: -1}), dead, topic=topic, deadLetterHeaders="false")
     (letter,) = read_topic(broker.bootstrap_servers, dead, expected=1)
     assert (letter.key, letter.value, letter.headers, letter.timestamp_ms) == (b"k1", b"v1", [("h", b"1")], TIME + 1)
 
 
+@pytest.mark.covers("COM4")
 @pytest.mark.parametrize("options", [{}, {"deadLetterClasses": "size,broker"}])
-def test_com4_a_row_of_a_class_that_is_off_ends_the_task_as_ever(
+def test_a_row_of_a_class_that_is_off_ends_the_task_as_ever(
     broker: LocalBroker, topic: str, dead: str, options: dict[str, str]
 ) -> None:
     on = dead if options else None
@@ -230,14 +237,16 @@ def test_com4_a_row_of_a_class_that_is_off_ends_the_task_as_ever(
     assert read_topic(broker.bootstrap_servers, dead) == []
 
 
-def test_com4_size_alone_leaves_the_other_classes_alone(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM4")
+def test_size_alone_leaves_the_other_classes_alone(broker: LocalBroker, topic: str, dead: str) -> None:
     options: dict[str, object] = {"topic": topic, "kafka__max__request__size": 4096}
     with pytest.raises(RecordTooLarge):
         write(broker, columns(value={5: b"x" * 5000}), dead, deadLetterClasses="row", **options)
 
 
+@pytest.mark.covers("COM4")
 @pytest.mark.parametrize(("most", "bad", "fails"), [(3, 3, False), (3, 4, True), (0, 1, True), (-1, 90, False)])
-def test_com4_max_bad_records_at_its_edge(
+def test_max_bad_records_at_its_edge(
     broker: LocalBroker, topic: str, dead: str, most: int, bad: int, fails: bool
 ) -> None:
     batch = columns(partition=dict.fromkeys(range(100, 100 + bad), -1))
@@ -248,12 +257,13 @@ def test_com4_max_bad_records_at_its_edge(
         assert write(broker, batch, dead, topic=topic, maxBadRecords=most).report.rejected == bad
 
 
+@pytest.mark.covers("COM4")
 @pytest.mark.parametrize(
     ("ratio", "rows", "bad", "fails"),
     [(0.1, 5, 5, False), (0.1, 999, 100, False), (0.1, 999, 101, True), (0.1, 2000, 200, False), (0.1, 2000, 201, True),
      (0.0, 5, 1, True), (1.0, 2000, 2000, False)],
 )  # fmt: skip
-def test_com4_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails: bool) -> None:
+def test_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails: bool) -> None:
     bounds = Bounds(-1, ratio)
     bounds.add("row", bad, ["a", "b", "c", "d"])
     if not fails:
@@ -263,6 +273,7 @@ def test_com4_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails
         bounds.check(rows)
 
 
+@pytest.mark.covers("COM3")
 @pytest.mark.parametrize(
     ("bad", "error", "text"),
     [
@@ -270,7 +281,7 @@ def test_com4_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails
         ({"topic": {5: "gone"}}, TopicNotFound, "gone"),
     ],
 )
-def test_com3_what_is_never_swallowed(
+def test_what_is_never_swallowed(
     broker: LocalBroker,
     topic: str,
     dead: str,
@@ -285,7 +296,8 @@ def test_com3_what_is_never_swallowed(
         write(broker, columns(topic=named), dead, kafka__max__block__ms=1000)
 
 
-def test_com3_a_dead_letter_topic_that_is_missing_or_a_column_of_a_wrong_type_fails_the_task(
+@pytest.mark.covers("COM3")
+def test_a_dead_letter_topic_that_is_missing_or_a_column_of_a_wrong_type_fails_the_task(
     broker: LocalBroker, topic: str, dead: str
 ) -> None:
     with pytest.raises(TopicNotFound, match=f"{dead}-missing"):
@@ -294,7 +306,8 @@ def test_com3_a_dead_letter_topic_that_is_missing_or_a_column_of_a_wrong_type_fa
         write(broker, pa.record_batch({"value": ["x"], "partition": ["y"]}), dead, topic=topic)
 
 
-def test_com8_a_second_attempt_writes_equal_places(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM8")
+def test_a_second_attempt_writes_equal_places(broker: LocalBroker, topic: str, dead: str) -> None:
     for _ in range(2):
         write(broker, columns(partition={5: -1, 77: 9}), dead, topic=topic)
     found = [told(row) for row in read_topic(broker.bootstrap_servers, dead, expected=4)]
@@ -318,6 +331,7 @@ class Context:
         return 1
 
 
+@pytest.mark.covers("COM8")
 @pytest.mark.parametrize(
     ("streaming", "query", "batch", "write_id", "said"),
     [
@@ -331,7 +345,7 @@ class Context:
     ],
     ids=["a write", "another", "a micro-batch", "it again", "of another query", "no query told", "in foreachBatch"],
 )  # fmt: skip
-def test_com8_a_dead_letter_names_the_execution_of_its_write(
+def test_a_dead_letter_names_the_execution_of_its_write(
     broker: LocalBroker,
     topic: str,
     dead: str,
@@ -350,8 +364,9 @@ def test_com8_a_dead_letter_names_the_execution_of_its_write(
     assert (told(letter)["task.id"], told(letter)["attempt"]) == ("3", "1")
 
 
+@pytest.mark.covers("COM1")
 @pytest.mark.parametrize("stage", ["columns", "broker"])
-def test_com1_the_story_of_an_earlier_dead_letter_is_not_told_beside_the_new_one(
+def test_the_story_of_an_earlier_dead_letter_is_not_told_beside_the_new_one(
     broker: LocalBroker, topic: str, stage: str
 ) -> None:
     """A dead letter that was written again with all its headers, and is bad again."""

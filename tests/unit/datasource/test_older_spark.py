@@ -25,8 +25,9 @@ def spark_4_0(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     importlib.reload(spark_compat)
 
 
+@pytest.mark.covers("COM21")
 @pytest.mark.usefixtures("spark_4_0")
-def test_com21_a_stream_of_spark_4_0_is_taken_for_one_of_arrow_batches() -> None:
+def test_a_stream_of_spark_4_0_is_taken_for_one_of_arrow_batches() -> None:
     writer = spark_compat.DataSourceStreamArrowWriter
     assert writer.__module__ == spark_compat.__name__, "PySpark has none of that name"
     # what PySpark 4.0 asks of the writer of a stream, and of one of Arrow batches

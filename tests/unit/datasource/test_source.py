@@ -112,7 +112,8 @@ def test_a_topic_that_no_broker_knows_ends_the_check_early_and_the_one_that_was_
         source_to(broker.bootstrap_servers, "nothing-like-it", patience=1).writer(VALUE, False)
 
 
-def test_com3_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broker: LocalBroker) -> None:
+@pytest.mark.covers("COM3")
+def test_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broker: LocalBroker) -> None:
     """Whether or not brokers create topics by themselves."""
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound) as raised:
@@ -127,7 +128,8 @@ def test_com3_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(
         source.check_cluster(config, None, dead_letters="flights.daed")
 
 
-def test_com8_each_write_with_dead_letters_has_a_name_of_its_own(broker: LocalBroker) -> None:
+@pytest.mark.covers("COM8")
+def test_each_write_with_dead_letters_has_a_name_of_its_own(broker: LocalBroker) -> None:
     """It travels with the writer, so it is equal in all tasks; a write without dead letters needs none."""
     broker.create_topic("known.dead")
     source = source_to(broker.bootstrap_servers, deadLetterTopic="known.dead")
@@ -176,8 +178,9 @@ def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way
     assert source_to(servers, patience=1, **batching).streamWriter(VALUE, False).settings.sink.topic == "known"
 
 
+@pytest.mark.covers("SEC20–SEC25")
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
-def test_sec20_to_sec25_a_broker_that_refuses_is_told_by_the_writer_at_once(refusal: Refusal) -> None:
+def test_a_broker_that_refuses_is_told_by_the_writer_at_once(refusal: Refusal) -> None:
     with ScriptedServer(refusal.script) as server:
         options = {f"kafka.{name}": value for name, value in refusal.options.items()}
         made = source_to(f"127.0.0.1:{server.port}", patience=600, **options)
@@ -279,7 +282,8 @@ def test_no_password_in_a_message() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_com13_what_travels_to_tasks_has_neither_the_registry_nor_its_password(broker: LocalBroker) -> None:
+@pytest.mark.covers("COM13")
+def test_what_travels_to_tasks_has_neither_the_registry_nor_its_password(broker: LocalBroker) -> None:
     """So no task can ask it. One question serves the writers of a minute, of batches and of streams."""
     schema = StructType([StructField("value", StructType([StructField("id", LongType(), False)]), False)])
     options: dict[str, Any] = {"valueFormat": "avro", "basic.auth.user.info": "ann:k4n4rie"}

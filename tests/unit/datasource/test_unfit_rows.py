@@ -78,7 +78,8 @@ def told(row: Row) -> dict[str, str]:
     return {name.removeprefix(PREFIX): (value or b"").decode() for name, value in row.headers}
 
 
-def test_com1_a_row_that_its_schema_refuses_is_dead_as_json(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM1")
+def test_a_row_that_its_schema_refuses_is_dead_as_json(broker: LocalBroker, topic: str, dead: str) -> None:
     report = write(broker, frame(partition={20: 9}), topic=topic, deadLetterTopic=dead)
     assert report.report.rejected_by == {"schema": 3, "row": 1}
     good = read_topic(broker.bootstrap_servers, topic, expected=ROWS - 4)
@@ -98,7 +99,8 @@ def test_com1_a_row_that_its_schema_refuses_is_dead_as_json(broker: LocalBroker,
     assert fastavro.schemaless_reader(io.BytesIO((found["20"].value or b"")[5:]), SCHEMA, None)["id"] == 20
 
 
-def test_com1_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reason(
+@pytest.mark.covers("COM1")
+def test_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reason(
     broker: LocalBroker, topic: str, dead: str
 ) -> None:
     letters = [{"type": "enum", "name": f"E{symbol}", "symbols": [symbol]} for symbol in ("A", "B")]
@@ -133,7 +135,8 @@ def test_com1_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reaso
         assert json.loads(found[str(number)].value or b"")["t"] == rows[number]["t"]
 
 
-def test_com1_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM1")
+def test_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str, dead: str) -> None:
     at: Any = pa.array([b"\xe9" if row in BAD else b"x" for row in range(ROWS)]).view(pa.string())
     values = pa.StructArray.from_arrays([pa.array(range(ROWS)), at], fields=list(KIND))
     batch = pa.RecordBatch.from_pydict({"value": values})
@@ -145,8 +148,9 @@ def test_com1_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str,
         write(broker, batch, topic=topic)
 
 
+@pytest.mark.covers("COM4")
 @pytest.mark.parametrize("options", [{}, {"deadLetterClasses": "row,size"}])
-def test_com4_without_the_class_schema_the_first_such_row_ends_the_task(
+def test_without_the_class_schema_the_first_such_row_ends_the_task(
     broker: LocalBroker, topic: str, dead: str, options: dict[str, Any]
 ) -> None:
     if options:
@@ -157,14 +161,16 @@ def test_com4_without_the_class_schema_the_first_such_row_ends_the_task(
         write(broker, frame(), topic=topic, **options)
 
 
-def test_com4_the_class_schema_alone_needs_no_broker_and_is_bounded(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM4")
+def test_the_class_schema_alone_needs_no_broker_and_is_bounded(broker: LocalBroker, topic: str, dead: str) -> None:
     alone: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "deadLetterClasses": "schema"}
     with pytest.raises(TooManyBadRows, match="row 3 of the task does not fit"):
         write(broker, frame(), maxBadRecords=2, **alone)
     assert write(broker, frame(), maxBadRecords=3, **alone).report.rejected_by == {"schema": 3}
 
 
-def test_com4_a_task_of_which_no_row_fits(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM4")
+def test_a_task_of_which_no_row_fits(broker: LocalBroker, topic: str, dead: str) -> None:
     options: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "maxBadRecordsRatio": 1}
     report = write(broker, frame(tuple(range(ROWS))), **options)
     assert report.report.rejected_by == {"schema": ROWS}
@@ -172,7 +178,8 @@ def test_com4_a_task_of_which_no_row_fits(broker: LocalBroker, topic: str, dead:
     assert [told(row)["row"] for row in found] == [str(row) for row in range(ROWS)]
 
 
-def test_com1_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM1")
+def test_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: str, dead: str) -> None:
     batch = frame()
     twice = pa.RecordBatch.from_pydict({"key": batch.column("value"), "value": batch.column("value")})
     formats = Formats(value=FORMATS.value, key=FORMATS.value)
@@ -183,6 +190,7 @@ def test_com1_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: s
         assert json.loads(row.key or b"")["id"] is None
 
 
+@pytest.mark.covers("COM1")
 @pytest.mark.parametrize(
     ("value", "kind", "shown"),
     [
@@ -205,7 +213,7 @@ def test_com1_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: s
         (None, pa.struct([("a", pa.int32())]), "null"),
     ],
 )  # fmt: skip
-def test_com1_a_dead_struct_is_the_json_of_as_records(value: object, kind: pa.DataType, shown: str) -> None:
+def test_a_dead_struct_is_the_json_of_as_records(value: object, kind: pa.DataType, shown: str) -> None:
     column = pa.array([None, value], kind)
     bad = MismatchedColumn("value", column, [SchemaMismatchRows("value", "it is so", pa.array([1]).to_numpy())])
     encoded = pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())})
@@ -215,7 +223,8 @@ def test_com1_a_dead_struct_is_the_json_of_as_records(value: object, kind: pa.Da
     assert piece.text_of("key", 1) is None
 
 
-def test_com1_texts_of_a_dead_struct_that_are_not_utf_8_are_shown_as_far_as_they_can_be_read() -> None:
+@pytest.mark.covers("COM1")
+def test_texts_of_a_dead_struct_that_are_not_utf_8_are_shown_as_far_as_they_can_be_read() -> None:
     text: Any = pa.array([b'a\xff"', b"b", None], pa.binary()).view(pa.string())
     keys: Any = pa.array([b"\xfe", b"k", b"l"], pa.binary()).view(pa.string())
     offsets: Any = pa.array([0, 1, 3], pa.int32())

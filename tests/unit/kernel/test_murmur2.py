@@ -45,14 +45,16 @@ def hashes(keys: Sequence[bytes | None], kind: "BytesType | None" = None) -> lis
     return found
 
 
-def test_ky1_java_vectors_together_and_alone() -> None:
+@pytest.mark.covers("KY1")
+def test_java_vectors_together_and_alone() -> None:
     assert hashes(list(VECTORS)) == list(VECTORS.values())
     for key, expected in VECTORS.items():
         assert hashes([key]) == [expected]
         assert hashes([key], pa.large_binary()) == [expected]
 
 
-def test_ky1_checksum_of_100100_arrays() -> None:
+@pytest.mark.covers("KY1")
+def test_checksum_of_100100_arrays() -> None:
     """Java's own test: SplittableRandom(0), 100 random arrays of every length to 1000; sum of unsigned hashes."""
     lengths = [length for length in range(1001) for _ in range(100)]
     starts = [0, *itertools.accumulate((length + 7) // 8 * 8 for length in lengths)]

@@ -37,15 +37,17 @@ def plain(value: int) -> bytes:
     return bytes([*out, rest])
 
 
+@pytest.mark.covers("VB")
 @pytest.mark.parametrize("value", VECTORS)
-def test_vb_vectors(value: int) -> None:
+def test_vectors(value: int) -> None:
     expected = bytes.fromhex(VECTORS[value])
     assert plain(value) == encode_varint(value) == expected
     assert varint_column(np.array([value])).to_pylist() == [expected]
     assert varint_sizes(np.array([value])).tolist() == [len(expected)]
 
 
-def test_vb_sizes_are_those_of_the_bytes_at_every_boundary() -> None:
+@pytest.mark.covers("VB")
+def test_sizes_are_those_of_the_bytes_at_every_boundary() -> None:
     values = np.array(BOUNDARIES)
     expected = [plain(value) for value in BOUNDARIES]
     assert varint_column(values).to_pylist() == expected
@@ -53,8 +55,9 @@ def test_vb_sizes_are_those_of_the_bytes_at_every_boundary() -> None:
     assert varint_sizes(values).tolist() == [len(each) for each in expected]
 
 
+@pytest.mark.covers("VB")
 @pytest.mark.parametrize("edge", [64, 8192, TABLE_SIZE - 1, 1 << 20, 1 << 27])
-def test_vb_consecutive_numbers_across_a_boundary(edge: int) -> None:
+def test_consecutive_numbers_across_a_boundary(edge: int) -> None:
     expected = [plain(value) for value in range(edge - 3, edge + 3)]
     assert consecutive_varints(edge - 3, edge + 3).to_pylist() == expected
     width = len(plain(edge - 1))
@@ -62,8 +65,9 @@ def test_vb_consecutive_numbers_across_a_boundary(edge: int) -> None:
     assert {len(each) for each in expected[:3]} == {width}
 
 
+@pytest.mark.covers("VB")
 @pytest.mark.parametrize("twin", [portable, compiled], ids=["portable", "compiled"])
-def test_vb_both_twins_write_timestamp_deltas_of_every_width(twin: Any) -> None:
+def test_both_twins_write_timestamp_deltas_of_every_width(twin: Any) -> None:
     deltas = [value for value in (*VECTORS, *BOUNDARIES) if value >= 0]
     columns = RecordColumns(BinaryColumn(pa.array([b""] * len(deltas))), timestamps=np.array(deltas))
     out = memoryview(bytearray(40 * len(deltas)))
@@ -74,8 +78,9 @@ def test_vb_both_twins_write_timestamp_deltas_of_every_width(twin: Any) -> None:
     assert bytes(out[:end]) == b"".join(plain(len(body)) + body for body in bodies)
 
 
+@pytest.mark.covers("VB")
 @pytest.mark.parametrize("twin", [decode, compiled_decode], ids=["portable", "compiled"])
-def test_vb_both_twins_read_timestamp_deltas_of_every_width(twin: Any) -> None:
+def test_both_twins_read_timestamp_deltas_of_every_width(twin: Any) -> None:
     deltas = [*VECTORS, *BOUNDARIES]
     bodies = [b"\0" + plain(delta) + plain(number) + b"\x01\x01\0" for number, delta in enumerate(deltas)]
     data = np.frombuffer(b"".join(plain(len(body)) + body for body in bodies), dtype=np.uint8)
@@ -83,8 +88,9 @@ def test_vb_both_twins_read_timestamp_deltas_of_every_width(twin: Any) -> None:
     assert (found.stop, found.timestamp_deltas.tolist()) == (-1, deltas)
 
 
+@pytest.mark.covers("VB")
 @pytest.mark.parametrize("twin", [decode, compiled_decode], ids=["portable", "compiled"])
-def test_vb_a_varint_without_an_end_is_refused(twin: Any) -> None:
+def test_a_varint_without_an_end_is_refused(twin: Any) -> None:
     for data in (b"\xff" * 5, b"\x80" * 12, b"\x80", b"\x10\x00" + b"\x80" * 7):
         content = np.frombuffer(data, dtype=np.uint8).copy()  # nothing of it lies behind its last byte
         assert twin.decode_v2(content, np.array([0]), np.array([len(data)]), np.array([1])).stop == 0

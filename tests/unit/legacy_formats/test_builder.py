@@ -18,8 +18,9 @@ from tests.unit.record.builders import TRANSACTION, builder_of, every_format, he
 from tests.unit.record.foreign_records import NOW, decode, rows_of_every_shape
 
 
+@pytest.mark.covers("MB1")
 @every_format
-def test_mb1_no_records_give_no_bytes(magic: int, codec: Codec) -> None:
+def test_no_records_give_no_bytes(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec)
     assert len(builder.close()) == 0
     assert builder.estimated_size == 0
@@ -35,7 +36,8 @@ def test_records_of_every_shape_are_read_by_kafka_python(magic: int, codec: Code
     assert decode(builder.close()) == rows
 
 
-def test_mb2_transactional_flag() -> None:
+@pytest.mark.covers("MB2")
+def test_transactional_flag() -> None:
     builder = builder_of(producer=TRANSACTION)
     builder.append(NOW, b"k", b"v")
     header = header_of(builder)
@@ -44,6 +46,7 @@ def test_mb2_transactional_flag() -> None:
     assert not header.is_control
 
 
+@pytest.mark.covers("MB3–MB5")
 @pytest.mark.parametrize(
     ("producer", "reason"),
     [
@@ -56,15 +59,16 @@ def test_mb2_transactional_flag() -> None:
         (BatchProducer(1, 0, 2**31), "base sequence is from 0 to 2147483647, or -1 for none, not 2147483648"),
     ],
 )
-def test_mb3_to_mb5_invalid_producers_are_refused(producer: BatchProducer, reason: str) -> None:
+def test_invalid_producers_are_refused(producer: BatchProducer, reason: str) -> None:
     builder = builder_of(producer=producer)
     builder.append(NOW, b"k", b"v")
     with pytest.raises(RecordBatchError, match=reason):
         builder.close()
 
 
+@pytest.mark.covers("MB10")
 @every_format
-def test_mb10_the_log_append_time_is_the_largest(magic: int, codec: Codec) -> None:
+def test_the_log_append_time_is_the_largest(magic: int, codec: Codec) -> None:
     if magic == 0:
         assert builder_of(0, codec).max_timestamp == -1
         return
@@ -76,8 +80,9 @@ def test_mb10_the_log_append_time_is_the_largest(magic: int, codec: Codec) -> No
     assert [row.timestamp for row in decode(builder.close())] == [NOW + 99] * 3
 
 
+@pytest.mark.covers("MB10")
 @every_format
-def test_mb10_the_largest_create_time(magic: int, codec: Codec) -> None:
+def test_the_largest_create_time(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec, base_offset=10)
     for timestamp in (0, 2, 1):
         builder.append(timestamp, b"k", b"v")
@@ -88,15 +93,17 @@ def test_mb10_the_largest_create_time(magic: int, codec: Codec) -> None:
         assert [row.timestamp for row in decode(builder.close())] == [0, 2, 1]
 
 
-def test_mb10_the_largest_time_of_whole_columns() -> None:
+@pytest.mark.covers("MB10")
+def test_the_largest_time_of_whole_columns() -> None:
     columns = RecordColumns(BinaryColumn(pa.array([b"v"] * 4)), timestamps=np.array([NOW, NOW + 3, NOW + 9, NOW + 9]))
     builder = builder_of(1, base_offset=100)
     assert builder.append_rows(ArrangedRows(columns, np.array([3, 1, 0, 2])), 1, 4) == 4
     assert builder.max_timestamp == NOW + 9
 
 
+@pytest.mark.covers("MB11")
 @every_format
-def test_mb11_every_way_to_append_gives_the_same_bytes(magic: int, codec: Codec) -> None:
+def test_every_way_to_append_gives_the_same_bytes(magic: int, codec: Codec) -> None:
     rows = [row._replace(headers=(), timestamp=NOW + number) for number, row in enumerate(rows_of_every_shape(magic))]
     one_by_one, with_offsets, as_columns = (builder_of(magic, codec, 1 << 19) for _ in range(3))
     for row in rows:
@@ -117,7 +124,8 @@ def test_mb11_every_way_to_append_gives_the_same_bytes(magic: int, codec: Codec)
         assert read_header(data).crc == crc32c(data[21:])
 
 
-def test_mb14_offsets_rise() -> None:
+@pytest.mark.covers("MB14")
+def test_offsets_rise() -> None:
     builder = builder_of(base_offset=5)
     builder.append(NOW, b"k", b"v", offset=7)
     builder.append(NOW, b"k", b"v", offset=20)
@@ -134,8 +142,9 @@ def test_mb14_offsets_rise() -> None:
     assert [row.offset for row in decode(builder.close())] == [7, 20]
 
 
+@pytest.mark.covers("MB14")
 @every_format
-def test_mb14_offsets_are_those_of_a_log(magic: int, codec: Codec) -> None:
+def test_offsets_are_those_of_a_log(magic: int, codec: Codec) -> None:
     with pytest.raises(RecordBatchError, match="cannot start at offset -1"):
         builder_of(magic, codec, base_offset=-1)
     three = ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v"] * 3, pa.binary()))), np.arange(3))
@@ -148,8 +157,9 @@ def test_mb14_offsets_are_those_of_a_log(magic: int, codec: Codec) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.covers("MB14")
 @every_format
-def test_mb14_rows_that_do_not_fit_move_no_offset(magic: int, codec: Codec) -> None:
+def test_rows_that_do_not_fit_move_no_offset(magic: int, codec: Codec) -> None:
     """A batch ends at its last record, whatever offset was meant for the row behind it."""
     rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array([bytes(30), bytes(400)], pa.binary()))), np.arange(2))
     builder = builder_of(magic, codec, write_limit=200)
@@ -163,8 +173,9 @@ def test_mb14_rows_that_do_not_fit_move_no_offset(magic: int, codec: Codec) -> N
     assert [row.offset for row in decode(builder.close())] == [0, 1]
 
 
+@pytest.mark.covers("MB15–MB19")
 @every_format
-def test_mb15_to_mb19_an_aborted_batch_is_over(magic: int, codec: Codec) -> None:
+def test_an_aborted_batch_is_over(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec)
     builder.append(NOW, b"k", b"v")
     builder.abort()
@@ -177,8 +188,9 @@ def test_mb15_to_mb19_an_aborted_batch_is_over(magic: int, codec: Codec) -> None
         builder.close()
 
 
+@pytest.mark.covers("MB15–MB19")
 @every_format
-def test_mb15_to_mb19_a_closed_batch_takes_nothing(magic: int, codec: Codec) -> None:
+def test_a_closed_batch_takes_nothing(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec)
     builder.append(NOW, b"k", b"v")
     builder.close_for_appends()
@@ -191,8 +203,9 @@ def test_mb15_to_mb19_a_closed_batch_takes_nothing(magic: int, codec: Codec) -> 
         builder.append_rows(ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v"]))), np.arange(1)), 0, 1)
 
 
+@pytest.mark.covers("MB20")
 @pytest.mark.parametrize("codec", Codec)
-def test_mb20_a_delete_horizon_is_the_base_of_the_timestamps(codec: Codec) -> None:
+def test_a_delete_horizon_is_the_base_of_the_timestamps(codec: Codec) -> None:
     builder = builder_of(codec=codec, delete_horizon=NOW + 10_000)
     for number in range(3):
         builder.append(NOW + number, b"k", None)
@@ -204,7 +217,8 @@ def test_mb20_a_delete_horizon_is_the_base_of_the_timestamps(codec: Codec) -> No
         builder_of(1, delete_horizon=NOW)
 
 
-def test_mb21_zstd_needs_v2() -> None:
+@pytest.mark.covers("MB21")
+def test_zstd_needs_v2() -> None:
     for magic in (0, 1):
         with pytest.raises(RecordBatchError, match="does not have zstd"):
             builder_of(magic, Codec.ZSTD)

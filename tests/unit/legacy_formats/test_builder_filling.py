@@ -22,8 +22,9 @@ from tests.unit.record.builders import FORMATS, buffer, builder_of, every_format
 from tests.unit.record.foreign_records import NOW, Row, decode
 
 
+@pytest.mark.covers("MB8")
 @every_format
-def test_mb8_compression_ratio(magic: int, codec: Codec) -> None:
+def test_compression_ratio(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec)
     for _ in range(50):
         builder.append(NOW, b"key", b"value" * 20)
@@ -35,9 +36,10 @@ def test_mb8_compression_ratio(magic: int, codec: Codec) -> None:
     assert (builder.compression_ratio < 0.5) is (codec is not Codec.NONE)
 
 
+@pytest.mark.covers("MB9")
 @every_format
 @pytest.mark.parametrize("ratio", [0.1, 1.0, 2.0])
-def test_mb9_the_estimate_grows_and_is_exact_at_the_end(magic: int, codec: Codec, ratio: float) -> None:
+def test_the_estimate_grows_and_is_exact_at_the_end(magic: int, codec: Codec, ratio: float) -> None:
     builder = builder_of(magic, codec, ratio=ratio)
     estimates = []
     for number in range(100):
@@ -52,8 +54,9 @@ def test_mb9_the_estimate_grows_and_is_exact_at_the_end(magic: int, codec: Codec
         assert estimates[-1] == builder.estimated_size
 
 
+@pytest.mark.covers("MB12")
 @every_format
-def test_mb12_a_write_limit_of_0_takes_one_record(magic: int, codec: Codec) -> None:
+def test_a_write_limit_of_0_takes_one_record(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec, 0 if codec is Codec.NONE else 61, write_limit=0)
     assert not builder.is_full
     assert builder.fits(NOW, b"k", b"v" * 500)
@@ -64,8 +67,9 @@ def test_mb12_a_write_limit_of_0_takes_one_record(magic: int, codec: Codec) -> N
     assert [row.value for row in decode(builder.close())] == [b"v" * 500]
 
 
+@pytest.mark.covers("MB13")
 @every_format
-def test_mb13_a_batch_past_its_limit_is_full(magic: int, codec: Codec) -> None:
+def test_a_batch_past_its_limit_is_full(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec, 100, write_limit=400)
     taken = 0
     while builder.fits(NOW, b"key", b"value"):
@@ -79,8 +83,9 @@ def test_mb13_a_batch_past_its_limit_is_full(magic: int, codec: Codec) -> None:
     assert len(decode(builder.close())) == taken + 1
 
 
+@pytest.mark.covers("MB13")
 @every_format
-def test_mb13_a_batch_that_reaches_its_limit_is_full(magic: int, codec: Codec) -> None:
+def test_a_batch_that_reaches_its_limit_is_full(magic: int, codec: Codec) -> None:
     """To the byte: a record less is not, and a limit of one byte more is not reached."""
     reached = builder_of(magic, codec)
     for _ in range(3):
@@ -94,8 +99,9 @@ def test_mb13_a_batch_that_reaches_its_limit_is_full(magic: int, codec: Codec) -
     assert not larger.is_full
 
 
+@pytest.mark.covers("MB13")
 @every_format
-def test_mb13_columns_fill_a_batch_like_single_records(magic: int, codec: Codec) -> None:
+def test_columns_fill_a_batch_like_single_records(magic: int, codec: Codec) -> None:
     values = [b"v" * (number % 50) for number in range(300)]
     rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array(values)), timestamps=NOW), np.arange(300))
     singly, together = (builder_of(magic, codec, 1000, ratio=0.5, write_limit=2000) for _ in range(2))

@@ -55,8 +55,9 @@ def test_golden_bytes(magic: int, golden: bytes) -> None:
     assert build(magic, rows) == golden
 
 
+@pytest.mark.covers("LR1")
 @pytest.mark.parametrize("magic", [0, 1])
-def test_lr1_columns_give_the_bytes_of_kafka_pythons_encoder(magic: int) -> None:
+def test_columns_give_the_bytes_of_kafka_pythons_encoder(magic: int) -> None:
     rows = rows_of_every_shape(magic)
     foreign = LegacyRecordBatchBuilder(magic, 0, 1 << 30)
     for row in rows:
@@ -76,9 +77,10 @@ def test_lr1_columns_give_the_bytes_of_kafka_pythons_encoder(magic: int) -> None
     assert bytes(buffer[:position]) == bytes(foreign.build())
 
 
+@pytest.mark.covers("LR1")
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_lr1_rows_in_any_order_stop_before_the_first_that_does_not_fit(magic: int, kind: BytesType) -> None:
+def test_rows_in_any_order_stop_before_the_first_that_does_not_fit(magic: int, kind: BytesType) -> None:
     values = [b"a" * number for number in range(40)]
     columns = RecordColumns(BinaryColumn(pa.array(values, kind)), timestamps=NOW)
     arranged = ArrangedRows(columns, np.array([5, 3, 30, 1, 39]))
@@ -122,20 +124,23 @@ def test_a_wrapper_has_the_last_offset_and_the_largest_time(magic: int, codec: C
         assert struct.unpack_from(">q", inner(data[at + 8 :])) == ((0,) if magic else (50,)), "V1 counts from the first"
 
 
+@pytest.mark.covers("LZ1")
 @pytest.mark.parametrize(("magic", "checksum"), [(0, 0x1A), (1, 0x82)])
-def test_lz1_only_v0_has_the_wrong_header_checksum(magic: int, checksum: int) -> None:
+def test_only_v0_has_the_wrong_header_checksum(magic: int, checksum: int) -> None:
     data = build(magic, [Row(0, NOW, b"k", b"v" * 100)], Codec.LZ4)
     assert data[message_set.wrapper_size(magic) :][:7] == bytes.fromhex("04224d186040") + bytes([checksum])
 
 
-def test_lb4_zstd_is_refused() -> None:
+@pytest.mark.covers("LB4")
+def test_zstd_is_refused() -> None:
     for magic in (0, 1):
         with pytest.raises(RecordBatchError, match=f"V{magic} does not have zstd: use gzip"):
             build(magic, [], Codec.ZSTD)
 
 
+@pytest.mark.covers("LB3")
 @pytest.mark.parametrize("codec", LEGACY_CODECS)
-def test_lb3_log_append_time_is_the_wrappers_or_each_messages(codec: Codec) -> None:
+def test_log_append_time_is_the_wrappers_or_each_messages(codec: Codec) -> None:
     rows = [Row(0, NOW, b"k", b"v"), Row(1, NOW + 1, None, b"w")]
     data = build(1, rows, codec, log_append_time=NOW + 500)
     assert [row.timestamp for row in decode(data)] == [NOW + 500] * 2

@@ -64,8 +64,9 @@ SEED = {
 }
 
 
+@pytest.mark.covers("SN3")
 @pytest.mark.parametrize("group", JAVA)
-def test_sn3_every_name_of_java_is_there_and_no_other(group: str) -> None:
+def test_every_name_of_java_is_there_and_no_other(group: str) -> None:
     assert {row.name for row in METRICS if row.group == group} == JAVA[group]
 
 

@@ -25,7 +25,8 @@ def taken(metrics: ProducerMetrics, now: float = 1.0) -> Snapshot:
     return metrics.snapshot(Levels(), now)
 
 
-def test_sn2_throttle_times_with_zeros_and_of_every_api(metrics: ProducerMetrics) -> None:
+@pytest.mark.covers("SN2")
+def test_throttle_times_with_zeros_and_of_every_api(metrics: ProducerMetrics) -> None:
     """Java's own test: 400 in the answer to ApiVersions, then 100, 200 and 300 in those to Produce."""
     for milliseconds in (400, 100, 200, 300):
         metrics.response_received(1, milliseconds, 1.0)

@@ -47,7 +47,8 @@ def test_a_request_is_answered(drive: Drive, clock: Clock) -> None:
         assert (driver.client.in_flight(-1), driver.client.last_error(-1)) == (0, None)
 
 
-def test_nw8_an_old_broker_is_asked_again_in_its_own_version(drive: Drive) -> None:
+@pytest.mark.covers("NW8")
+def test_an_old_broker_is_asked_again_in_its_own_version(drive: Drive) -> None:
     def old(peer: Peer) -> None:
         first = peer.read()
         refusal = messages.ApiVersionsResponse(35, (messages.ApiVersion(18, 0, 2),))
@@ -154,8 +155,9 @@ def test_acks_0_completes_when_written_and_nothing_is_waited_for(drive: Drive) -
         assert seen == [0]
 
 
+@pytest.mark.covers("NW4")
 @pytest.mark.parametrize("where", ["response", "api versions"])
-def test_nw4_a_throttled_node_is_not_ready_until_its_time(drive: Drive, clock: Clock, where: str) -> None:
+def test_a_throttled_node_is_not_ready_until_its_time(drive: Drive, clock: Clock, where: str) -> None:
     def throttling(peer: Peer) -> None:
         peer.negotiate(ALL_VERSIONS._replace(throttle_time_ms=500 if where == "api versions" else 0))
         request = peer.read()
@@ -194,8 +196,9 @@ def test_an_api_that_the_broker_lacks_fails_that_request_only(drive: Drive) -> N
         assert (good.tag, good.error) == ("good", None)
 
 
+@pytest.mark.covers("NW1")
 @pytest.mark.parametrize("node", [-1, 5])
-def test_nw1_a_request_to_a_node_that_is_not_connected_completes_with_an_error(drive: Drive, node: int) -> None:
+def test_a_request_to_a_node_that_is_not_connected_completes_with_an_error(drive: Drive, node: int) -> None:
     driver = drive([("127.0.0.1", 1)])
     driver.client.send(node, METADATA, messages.MetadataRequest(), tag="early")
     (done,) = driver.until_completed()
@@ -225,7 +228,8 @@ def test_nodes_that_move_or_vanish_lose_their_connection(drive: Drive) -> None:
         assert driver.client.ready(2)
 
 
-def test_nw5_the_least_loaded_node_is_the_one_with_the_fewest_in_flight(drive: Drive) -> None:
+@pytest.mark.covers("NW5")
+def test_the_least_loaded_node_is_the_one_with_the_fewest_in_flight(drive: Drive) -> None:
     def silent(peer: Peer) -> None:
         peer.negotiate()
         peer.wait_for_close()
@@ -249,7 +253,8 @@ def test_nw5_the_least_loaded_node_is_the_one_with_the_fewest_in_flight(drive: D
         assert client.least_loaded() in (1, 3)
 
 
-def test_nw5_a_throttled_node_is_left_out_and_of_two_others_the_one_tried_longer_ago_comes_first(
+@pytest.mark.covers("NW5")
+def test_a_throttled_node_is_left_out_and_of_two_others_the_one_tried_longer_ago_comes_first(
     drive: Drive, clock: Clock
 ) -> None:
     def throttling(peer: Peer) -> None:
@@ -322,7 +327,8 @@ def test_api_versions_tells_our_client_id(drive: Drive) -> None:
     assert seen == ["me"]
 
 
-def test_nw9_a_cluster_whose_nodes_are_all_in_backoff_is_stranded(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("NW9")
+def test_a_cluster_whose_nodes_are_all_in_backoff_is_stranded(drive: Drive, clock: Clock) -> None:
     driver = drive([("127.0.0.1", 1)], reconnect_backoff=5.0, reconnect_backoff_max=5.0)
     client = driver.client
     assert not client.all_nodes_unavailable(), "only the bootstrap servers are known: there is nothing to fall back to"
@@ -336,7 +342,8 @@ def test_nw9_a_cluster_whose_nodes_are_all_in_backoff_is_stranded(drive: Drive, 
     assert not client.all_nodes_unavailable()
 
 
-def test_nw9_back_at_the_bootstrap_servers_what_was_in_flight_has_failed(drive: Drive) -> None:
+@pytest.mark.covers("NW9")
+def test_back_at_the_bootstrap_servers_what_was_in_flight_has_failed(drive: Drive) -> None:
     def silent(peer: Peer) -> None:
         peer.negotiate()
         peer.wait_for_close()

@@ -49,6 +49,7 @@ def after_two_requests(act: Callable[[Peer], None]) -> Script:
 # Timeouts
 
 
+@pytest.mark.covers("NW2")
 @pytest.mark.parametrize(
     ("second_timeout", "errors"),
     [
@@ -57,7 +58,7 @@ def after_two_requests(act: Callable[[Peer], None]) -> Script:
         (1.0, [ConnectionFailed, KafkaTimeout]),
     ],
 )
-def test_nw2_a_timeout_closes_the_connection_and_fails_all_in_flight_in_the_order_sent(
+def test_a_timeout_closes_the_connection_and_fails_all_in_flight_in_the_order_sent(
     drive: Drive, clock: Clock, second_timeout: float | None, errors: list[type]
 ) -> None:
     with ScriptedServer(silent) as server:
@@ -74,7 +75,8 @@ def test_nw2_a_timeout_closes_the_connection_and_fails_all_in_flight_in_the_orde
         assert "did not answer Metadata within" in " ".join(str(completion.error) for completion in done)
 
 
-def test_nw4_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("NW4")
+def test_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: Clock) -> None:
     def throttle_first(peer: Peer) -> None:
         peer.negotiate()
         peer.answer(peer.read(), messages.MetadataResponse(throttle_time_ms=5000))
@@ -91,7 +93,8 @@ def test_nw4_a_throttle_gives_what_is_in_flight_more_time(drive: Drive, clock: C
         assert (done.tag, type(done.error)) == ("second", KafkaTimeout)
 
 
-def test_nw12_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("NW12")
+def test_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(Peer.wait_for_close) as server:
         driver = drive([server.address], request_timeout=30)
         driver.client.ready(-1)
@@ -103,7 +106,8 @@ def test_nw12_a_peer_that_accepts_and_is_silent_fails_at_the_request_timeout(dri
         assert "did not answer ApiVersions within 30 s" in str(driver.client.last_error(-1))
 
 
-def test_nw3_a_half_open_connection_fails_at_the_setup_timeout_which_then_grows(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("NW3")
+def test_a_half_open_connection_fails_at_the_setup_timeout_which_then_grows(drive: Drive, clock: Clock) -> None:
     kept: list[HalfOpen] = []
 
     def open_half(address: ResolvedAddress, settings: object) -> HalfOpen:
@@ -161,6 +165,7 @@ class HalfOpen:
 # Rude peers
 
 
+@pytest.mark.covers("NW1")
 @pytest.mark.parametrize(
     ("act", "error", "message"),
     [
@@ -172,7 +177,7 @@ class HalfOpen:
     ],
     ids=["close", "reset", "http", "wrong correlation id", "close within a frame"],
 )
-def test_nw1_a_connection_that_breaks_fails_all_in_flight_in_the_order_sent(
+def test_a_connection_that_breaks_fails_all_in_flight_in_the_order_sent(
     drive: Drive, act: Callable[[Peer], None], error: type, message: str
 ) -> None:
     with ScriptedServer(after_two_requests(act), silent) as server:
@@ -219,12 +224,13 @@ def test_a_connection_that_breaks_within_a_large_request_fails_it_and_frees_its_
         payload.append(0)  # BufferError if a view of it were still queued
 
 
+@pytest.mark.covers("NW10")
 @pytest.mark.parametrize(
     "script",
     [lambda peer: None, Peer.reset, lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad Request")],
     ids=["close", "reset", "http"],
 )
-def test_nw10_a_peer_that_ends_every_connection_is_not_tried_again_before_the_backoff(
+def test_a_peer_that_ends_every_connection_is_not_tried_again_before_the_backoff(
     drive: Drive, clock: Clock, script: Script
 ) -> None:
     with ScriptedServer(script) as server:
@@ -243,9 +249,8 @@ def test_nw10_a_peer_that_ends_every_connection_is_not_tried_again_before_the_ba
 # Reconnecting
 
 
-def test_nw7_backoff_doubles_up_to_the_maximum_with_jitter(
-    drive: Drive, clock: Clock, refused: tuple[str, int]
-) -> None:
+@pytest.mark.covers("NW7")
+def test_backoff_doubles_up_to_the_maximum_with_jitter(drive: Drive, clock: Clock, refused: tuple[str, int]) -> None:
     driver = drive([refused], reconnect_backoff=0.05, reconnect_backoff_max=1)
     for expected in (0.05, 0.1, 0.2, 0.4, 0.8):
         assert not driver.client.ready(-1)
@@ -257,7 +262,8 @@ def test_nw7_backoff_doubles_up_to_the_maximum_with_jitter(
     assert "refused" in str(driver.client.last_error(-1))
 
 
-def test_nw7_backoff_starts_again_after_a_connection_that_was_ready(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("NW7")
+def test_backoff_starts_again_after_a_connection_that_was_ready(drive: Drive, clock: Clock) -> None:
     def end_after_negotiation(peer: Peer) -> None:
         peer.negotiate()
 
@@ -274,7 +280,8 @@ def address(at: tuple[str, int]) -> ResolvedAddress:
     return ResolvedAddress("name", at[1], socket.AF_INET, at)
 
 
-def test_nw11_all_addresses_of_a_host_are_tried_in_one_attempt(drive: Drive, refused: tuple[str, int]) -> None:
+@pytest.mark.covers("NW11")
+def test_all_addresses_of_a_host_are_tried_in_one_attempt(drive: Drive, refused: tuple[str, int]) -> None:
     with ScriptedServer(silent) as server:
         resolved = [address(refused), address(refused), address(server.address)]
         driver = drive([("name", 1)], resolver=lambda host, port: resolved)
@@ -282,7 +289,8 @@ def test_nw11_all_addresses_of_a_host_are_tried_in_one_attempt(drive: Drive, ref
         assert driver.client.take_disconnected() == []
 
 
-def test_nw11_after_a_lost_connection_another_address_comes_first(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("NW11")
+def test_after_a_lost_connection_another_address_comes_first(drive: Drive, clock: Clock) -> None:
     def end_after_negotiation(peer: Peer) -> None:
         peer.negotiate()
 
@@ -296,7 +304,8 @@ def test_nw11_after_a_lost_connection_another_address_comes_first(drive: Drive, 
         assert (first.accepted, second.accepted) == (1, 1)
 
 
-def test_nw11_a_host_that_moved_is_found_since_its_name_is_resolved_anew(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("NW11")
+def test_a_host_that_moved_is_found_since_its_name_is_resolved_anew(drive: Drive, clock: Clock) -> None:
     def end_after_negotiation(peer: Peer) -> None:
         peer.negotiate()
 
@@ -310,7 +319,8 @@ def test_nw11_a_host_that_moved_is_found_since_its_name_is_resolved_anew(drive: 
         assert (before.accepted, after.accepted) == (1, 1)
 
 
-def test_kp20_a_name_that_cannot_be_resolved_is_an_error_with_backoff(drive: Drive) -> None:
+@pytest.mark.covers("KP20")
+def test_a_name_that_cannot_be_resolved_is_an_error_with_backoff(drive: Drive) -> None:
     driver = drive([("no-such-host.invalid", 9092)])
     assert not driver.client.ready(-1)
     assert driver.client.take_disconnected() == [-1]

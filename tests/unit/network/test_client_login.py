@@ -58,7 +58,8 @@ def until_hopeless(driver: Driver) -> PyProducerError:
     return error
 
 
-def test_sec13_requests_go_out_after_the_login(drive: Drive) -> None:
+@pytest.mark.covers("SEC13")
+def test_requests_go_out_after_the_login(drive: Drive) -> None:
     with ScriptedServer(serve()) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
         ask(driver)
@@ -67,7 +68,8 @@ def test_sec13_requests_go_out_after_the_login(drive: Drive) -> None:
         assert (driver.client.fatal_error(), driver.client.last_error(-1)) == (None, None)
 
 
-def test_sec34_a_login_may_come_byte_by_byte(drive: Drive) -> None:
+@pytest.mark.covers("SEC34")
+def test_a_login_may_come_byte_by_byte(drive: Drive) -> None:
     def drop_by_drop(peer: Peer) -> None:
         def send(data: bytes) -> None:
             for byte in data:
@@ -88,7 +90,8 @@ def reset_before_the_password(peer: Peer) -> None:
     peer.reset()
 
 
-def test_sec40_no_frame_of_a_broken_login_is_kept_whose_variables_hold_the_password(drive: Drive) -> None:
+@pytest.mark.covers("SEC40")
+def test_no_frame_of_a_broken_login_is_kept_whose_variables_hold_the_password(drive: Drive) -> None:
     with ScriptedServer(reset_before_the_password) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
         driver.client.ready(-1)
@@ -107,7 +110,8 @@ def broken_beside(context: Exception) -> None:
         raise ConnectionFailed("it broke") from OSError(5, "broken")
 
 
-def test_sec40_neither_the_causes_nor_the_contexts_of_an_error_keep_frames() -> None:
+@pytest.mark.covers("SEC40")
+def test_neither_the_causes_nor_the_contexts_of_an_error_keep_frames() -> None:
     context = ValueError(PASSWORD)
     with pytest.raises(ConnectionFailed) as raised:
         broken_beside(context)
@@ -119,7 +123,8 @@ def test_sec40_neither_the_causes_nor_the_contexts_of_an_error_keep_frames() -> 
 # Refusals before the first success
 
 
-def test_sec25_a_wrong_password_ends_every_wait_at_once(drive: Drive) -> None:
+@pytest.mark.covers("SEC25")
+def test_a_wrong_password_ends_every_wait_at_once(drive: Drive) -> None:
     with ScriptedServer(refuse_login) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
         error = until_hopeless(driver)
@@ -136,7 +141,8 @@ def test_sec25_a_wrong_password_ends_every_wait_at_once(drive: Drive) -> None:
             assert word in str(error)
 
 
-def test_sec24_a_mechanism_that_is_off_ends_every_wait_and_shows_no_password(drive: Drive) -> None:
+@pytest.mark.covers("SEC24")
+def test_a_mechanism_that_is_off_ends_every_wait_and_shows_no_password(drive: Drive) -> None:
     with ScriptedServer(offer_scram) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
         error = until_hopeless(driver)
@@ -144,13 +150,15 @@ def test_sec24_a_mechanism_that_is_off_ends_every_wait_and_shows_no_password(dri
         assert "PLAIN here, but SCRAM-SHA-512" in str(error)
 
 
-def test_sec23_a_login_at_a_listener_without_sasl_ends_every_wait(drive: Drive) -> None:
+@pytest.mark.covers("SEC23")
+def test_a_login_at_a_listener_without_sasl_ends_every_wait(drive: Drive) -> None:
     with ScriptedServer(offer_nothing) as server:
         error = until_hopeless(drive([server.address], security=PLAIN_LOGIN))
         assert "the listener takes no logins" in str(error)
 
 
-def test_sec22_no_login_at_a_listener_with_sasl_is_told_at_the_third_close_in_a_row(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("SEC22")
+def test_no_login_at_a_listener_with_sasl_is_told_at_the_third_close_in_a_row(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(want_login) as server:
         driver = drive([server.address], reconnect_backoff=0, reconnect_backoff_max=0)
         for tag in range(3):
@@ -164,7 +172,8 @@ def test_sec22_no_login_at_a_listener_with_sasl_is_told_at_the_third_close_in_a_
         assert server.accepted == 3
 
 
-def test_sec22_a_listener_that_has_ever_answered_wants_no_login(drive: Drive) -> None:
+@pytest.mark.covers("SEC22")
+def test_a_listener_that_has_ever_answered_wants_no_login(drive: Drive) -> None:
     def once(peer: Peer) -> None:
         peer.negotiate()
         peer.answer(peer.read(), messages.MetadataResponse())
@@ -180,14 +189,16 @@ def test_sec22_a_listener_that_has_ever_answered_wants_no_login(drive: Drive) ->
         assert driver.client.fatal_error() is None
 
 
-def test_sec20_plain_text_at_a_tls_port_ends_every_wait(drive: Drive) -> None:
+@pytest.mark.covers("SEC20")
+def test_plain_text_at_a_tls_port_ends_every_wait(drive: Drive) -> None:
     with ScriptedServer(want_tls) as server:
         error = until_hopeless(drive([server.address]))
         assert isinstance(error, TlsFailed)
         assert "set kafka.security.protocol to SSL or SASL_SSL" in str(error)
 
 
-def test_sec20_another_bootstrap_server_is_tried_before_tls_is_given_up(drive: Drive) -> None:
+@pytest.mark.covers("SEC20")
+def test_another_bootstrap_server_is_tried_before_tls_is_given_up(drive: Drive) -> None:
     def fine(peer: Peer) -> None:
         peer.negotiate()
         peer.wait_for_close()
@@ -201,7 +212,8 @@ def test_sec20_another_bootstrap_server_is_tried_before_tls_is_given_up(drive: D
         assert driver.client.fatal_error() is None
 
 
-def test_sec16_a_broker_of_0_10_that_keeps_closing_has_refused_the_password(drive: Drive) -> None:
+@pytest.mark.covers("SEC16")
+def test_a_broker_of_0_10_that_keeps_closing_has_refused_the_password(drive: Drive) -> None:
     def refuses(peer: Peer) -> None:
         peer.negotiate(messages.ApiVersionsResponse(0, tuple(messages.ApiVersion(key, 0, 0) for key in (3, 17, 18))))
         shake_hands(peer)
@@ -215,7 +227,8 @@ def test_sec16_a_broker_of_0_10_that_keeps_closing_has_refused_the_password(driv
         assert server.accepted == 3
 
 
-def test_sec41_a_reference_that_cannot_be_resolved_ends_every_wait(drive: Drive) -> None:
+@pytest.mark.covers("SEC41")
+def test_a_reference_that_cannot_be_resolved_ends_every_wait(drive: Drive) -> None:
     security = SecuritySettings(sasl=SaslSettings("PLAIN", "app", Secret("${env:NOT_THERE_AT_ALL}")))
     with ScriptedServer(silent_at("SaslAuthenticate")) as server:
         error = until_hopeless(drive([server.address], security=security))
@@ -238,10 +251,9 @@ def silent_at(step: str) -> Script:
     return script
 
 
+@pytest.mark.covers("SEC34")
 @pytest.mark.parametrize("step", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
-def test_sec34_a_broker_that_falls_silent_is_given_up_and_the_step_is_named(
-    drive: Drive, clock: Clock, step: str
-) -> None:
+def test_a_broker_that_falls_silent_is_given_up_and_the_step_is_named(drive: Drive, clock: Clock, step: str) -> None:
     with ScriptedServer(silent_at(step)) as server:
         driver = drive([server.address], security=PLAIN_LOGIN, request_timeout=5)
         driver.client.ready(-1)
@@ -260,9 +272,10 @@ def test_sec34_a_broker_that_falls_silent_is_given_up_and_the_step_is_named(
         assert driver.client.fatal_error() is None
 
 
+@pytest.mark.covers("SEC34")
 @pytest.mark.parametrize("step", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
 @pytest.mark.parametrize("close", [lambda peer: None, Peer.reset], ids=["closed", "reset"])
-def test_sec34_a_broker_that_closes_in_the_midst_of_a_login_is_tried_again_after_the_backoff(
+def test_a_broker_that_closes_in_the_midst_of_a_login_is_tried_again_after_the_backoff(
     drive: Drive, clock: Clock, step: str, close: Script
 ) -> None:
     def script(peer: Peer) -> None:
@@ -287,9 +300,8 @@ def test_sec34_a_broker_that_closes_in_the_midst_of_a_login_is_tried_again_after
 # Refusals after a success
 
 
-def test_sec43_after_a_success_a_refusal_is_tried_once_more_after_the_longest_backoff(
-    drive: Drive, clock: Clock
-) -> None:
+@pytest.mark.covers("SEC43")
+def test_after_a_success_a_refusal_is_tried_once_more_after_the_longest_backoff(drive: Drive, clock: Clock) -> None:
     def lost(peer: Peer) -> None:
         peer.negotiate()
         take_login(peer)
@@ -336,7 +348,8 @@ class Tokens:
         self.closed = True
 
 
-def test_sec18_without_a_token_no_connection_is_begun(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("SEC18")
+def test_without_a_token_no_connection_is_begun(drive: Drive, clock: Clock) -> None:
     tokens = Tokens()
     with ScriptedServer(serve()) as server:
         driver = drive([server.address], security=PLAIN_LOGIN, logins=tokens)
@@ -359,7 +372,8 @@ def test_sec18_without_a_token_no_connection_is_begun(drive: Drive, clock: Clock
         assert tokens.closed
 
 
-def test_sec17_a_token_that_can_never_be_had_ends_every_wait(drive: Drive) -> None:
+@pytest.mark.covers("SEC17")
+def test_a_token_that_can_never_be_had_ends_every_wait(drive: Drive) -> None:
     tokens = Tokens()
     tokens.refusal = AuthenticationFailed("the endpoint refuses the client secret", fatal=True)
     driver = drive([("127.0.0.1", 1)], security=PLAIN_LOGIN, logins=tokens)

@@ -33,7 +33,8 @@ def opened(peer: Peer, lifetime: float = LIFETIME) -> None:
     take_login(peer, int(lifetime * 1000))
 
 
-def test_sec28_a_busy_connection_logs_in_anew_on_time_behind_its_requests(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("SEC28")
+def test_a_busy_connection_logs_in_anew_on_time_behind_its_requests(drive: Drive, clock: Clock) -> None:
     may_answer = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -71,7 +72,8 @@ def test_sec28_a_busy_connection_logs_in_anew_on_time_behind_its_requests(drive:
         assert server.accepted == 1
 
 
-def test_sec28_an_idle_connection_logs_in_anew_before_its_next_request(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("SEC28")
+def test_an_idle_connection_logs_in_anew_before_its_next_request(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(serve(int(LIFETIME * 1000))) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
         driver.until_ready()
@@ -83,7 +85,8 @@ def test_sec28_an_idle_connection_logs_in_anew_before_its_next_request(drive: Dr
         assert state_of(driver) is ConnectionState.REAUTHENTICATING
 
 
-def test_sec28_sessions_follow_one_another_without_a_new_connection(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("SEC28")
+def test_sessions_follow_one_another_without_a_new_connection(drive: Drive, clock: Clock) -> None:
     rounds = 5
 
     def script(peer: Peer) -> None:
@@ -104,7 +107,8 @@ def test_sec28_sessions_follow_one_another_without_a_new_connection(drive: Drive
         assert server.accepted == 1
 
 
-def test_sec28_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("SEC28")
+def test_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: Clock) -> None:
     """A broker refuses it, however short the session is."""
     with ScriptedServer(serve(10)) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
@@ -116,7 +120,8 @@ def test_sec28_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: C
         assert state_of(driver) is ConnectionState.REAUTHENTICATING
 
 
-def test_sec30_a_refused_login_anew_fails_what_is_in_flight_and_the_node_is_tried_once_more(
+@pytest.mark.covers("SEC30")
+def test_a_refused_login_anew_fails_what_is_in_flight_and_the_node_is_tried_once_more(
     drive: Drive, clock: Clock
 ) -> None:
     def refuses_anew(peer: Peer) -> None:
@@ -143,7 +148,8 @@ def test_sec30_a_refused_login_anew_fails_what_is_in_flight_and_the_node_is_trie
         assert isinstance(driver.client.fatal_error(), AuthenticationFailed)
 
 
-def test_sec30_a_broker_that_ends_the_session_fails_the_requests_in_flight_in_order(drive: Drive, clock: Clock) -> None:
+@pytest.mark.covers("SEC30")
+def test_a_broker_that_ends_the_session_fails_the_requests_in_flight_in_order(drive: Drive, clock: Clock) -> None:
     def expired(peer: Peer) -> None:
         opened(peer)
         peer.read()
@@ -163,8 +169,9 @@ def test_sec30_a_broker_that_ends_the_session_fails_the_requests_in_flight_in_or
         assert driver.client.fatal_error() is None
 
 
+@pytest.mark.covers("SEC34")
 @pytest.mark.parametrize("step", ["SaslHandshake", "SaslAuthenticate"])
-def test_sec34_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Drive, clock: Clock, step: str) -> None:
+def test_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Drive, clock: Clock, step: str) -> None:
     def script(peer: Peer) -> None:
         opened(peer)
         if step == "SaslAuthenticate":
@@ -188,8 +195,9 @@ def test_sec34_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Dri
         assert f"did not answer {step} of a re-authentication within 5 s" in str(driver.client.last_error(-1))
 
 
+@pytest.mark.covers("SEC28")
 @pytest.mark.parametrize("throttled_at", [0.7, 0.96], ids=["before it", "behind it"])
-def test_sec28_a_throttle_gives_a_login_anew_more_time(drive: Drive, clock: Clock, throttled_at: float) -> None:
+def test_a_throttle_gives_a_login_anew_more_time(drive: Drive, clock: Clock, throttled_at: float) -> None:
     """A broker reads nothing from a connection that it throttles, so it does not answer the login (KIP-219)."""
     may_throttle, may_log_in = threading.Event(), threading.Event()
 

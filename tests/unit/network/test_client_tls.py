@@ -52,8 +52,9 @@ def until_hopeless(driver: Driver) -> PyProducerError | None:
     return driver.client.fatal_error()
 
 
+@pytest.mark.covers("SEC1")
 @pytest.mark.parametrize("login", [False, True], ids=["SSL", "SASL_SSL"])
-def test_sec1_requests_go_over_tls_after_the_login(drive: Drive, certificates: Certificates, login: bool) -> None:
+def test_requests_go_over_tls_after_the_login(drive: Drive, certificates: Certificates, login: bool) -> None:
     def answers(peer: Peer) -> None:
         peer.negotiate()
         while True:
@@ -68,7 +69,8 @@ def test_sec1_requests_go_over_tls_after_the_login(drive: Drive, certificates: C
         assert [(row.tag, row.error) for row in done] == [(tag, None) for tag in range(50)]
 
 
-def test_sec28_a_login_anew_goes_over_tls(drive: Drive, clock: Clock, certificates: Certificates) -> None:
+@pytest.mark.covers("SEC28")
+def test_a_login_anew_goes_over_tls(drive: Drive, clock: Clock, certificates: Certificates) -> None:
     def script(peer: Peer) -> None:
         peer.negotiate()
         take_login(peer, 100_000)
@@ -85,7 +87,8 @@ def test_sec28_a_login_anew_goes_over_tls(drive: Drive, clock: Clock, certificat
         assert driver.until_completed()[0].error is None
 
 
-def test_sec44_answers_that_no_selector_announces_are_read(drive: Drive) -> None:
+@pytest.mark.covers("SEC44")
+def test_answers_that_no_selector_announces_are_read(drive: Drive) -> None:
     """Once the client has read as often as it may in one poll, the rest of a record lies in the transport."""
     opened: list[Hoarder] = []
 
@@ -162,7 +165,8 @@ class Hoarder:
         self._tcp.close()
 
 
-def test_sec34_a_peer_that_is_silent_in_the_handshake_is_given_up_and_the_step_is_named(
+@pytest.mark.covers("SEC34")
+def test_a_peer_that_is_silent_in_the_handshake_is_given_up_and_the_step_is_named(
     drive: Drive, clock: Clock, certificates: Certificates
 ) -> None:
     with ScriptedServer(lambda peer: peer.wait_for_close()) as server:
@@ -182,7 +186,8 @@ def test_sec34_a_peer_that_is_silent_in_the_handshake_is_given_up_and_the_step_i
         assert driver.client.fatal_error() is None
 
 
-def test_sec21_a_peer_that_answers_without_tls_ends_every_wait(drive: Drive, certificates: Certificates) -> None:
+@pytest.mark.covers("SEC21")
+def test_a_peer_that_answers_without_tls_ends_every_wait(drive: Drive, certificates: Certificates) -> None:
     def http(peer: Peer) -> None:
         peer.socket.recv(10_000)
         peer.socket.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -193,7 +198,8 @@ def test_sec21_a_peer_that_answers_without_tls_ends_every_wait(drive: Drive, cer
         assert isinstance(error, TlsFailed)
 
 
-def test_sec27_a_certificate_that_is_not_trusted_ends_every_wait_when_all_addresses_have_failed(
+@pytest.mark.covers("SEC27")
+def test_a_certificate_that_is_not_trusted_ends_every_wait_when_all_addresses_have_failed(
     drive: Drive, certificates: Certificates
 ) -> None:
     addresses: list[ResolvedAddress] = []
@@ -212,7 +218,8 @@ def test_sec27_a_certificate_that_is_not_trusted_ends_every_wait_when_all_addres
         assert server.accepted == 2, "both addresses were tried, and each once"
 
 
-def test_sec27_files_that_cannot_be_used_end_every_wait(drive: Drive) -> None:
+@pytest.mark.covers("SEC27")
+def test_files_that_cannot_be_used_end_every_wait(drive: Drive) -> None:
     security = SecuritySettings(tls=TlsSettings(trust=Store(location="/not/there.pem")))
     driver = drive([("127.0.0.1", 1), ("127.0.0.1", 2)], security=security)
     for node in (-1, -2):
@@ -223,7 +230,8 @@ def test_sec27_files_that_cannot_be_used_end_every_wait(drive: Drive) -> None:
     assert "/not/there.pem" in str(error)
 
 
-def test_sec22_no_login_over_tls_at_a_listener_that_wants_one(drive: Drive, certificates: Certificates) -> None:
+@pytest.mark.covers("SEC22")
+def test_no_login_over_tls_at_a_listener_that_wants_one(drive: Drive, certificates: Certificates) -> None:
     with ScriptedServer(over_tls(certificates, want_login)) as server:
         security = trusting(certificates)
         driver = drive([server.address], security=security, reconnect_backoff=0, reconnect_backoff_max=0)
@@ -239,7 +247,8 @@ def closes(peer: Peer) -> None:
     peer.socket.recv(65_536)
 
 
-def test_sec20_a_listener_that_closes_three_connections_at_our_first_message_has_no_tls(
+@pytest.mark.covers("SEC20")
+def test_a_listener_that_closes_three_connections_at_our_first_message_has_no_tls(
     drive: Drive, certificates: Certificates
 ) -> None:
     with ScriptedServer(closes) as server:
@@ -251,7 +260,8 @@ def test_sec20_a_listener_that_closes_three_connections_at_our_first_message_has
         assert server.accepted == 3
 
 
-def test_sec20_a_listener_that_closes_two_connections_at_our_first_message_may_have_tls(
+@pytest.mark.covers("SEC20")
+def test_a_listener_that_closes_two_connections_at_our_first_message_may_have_tls(
     drive: Drive, certificates: Certificates
 ) -> None:
     with ScriptedServer(closes, closes, over_tls(certificates, serve())) as server:
@@ -262,7 +272,8 @@ def test_sec20_a_listener_that_closes_two_connections_at_our_first_message_may_h
         assert server.accepted == 3
 
 
-def test_sec34_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_flight(
+@pytest.mark.covers("SEC34")
+def test_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_flight(
     drive: Drive, certificates: Certificates
 ) -> None:
     def resets(peer: Peer) -> None:
@@ -283,10 +294,9 @@ def test_sec34_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_
         assert error.__cause__ is not error
 
 
+@pytest.mark.covers("SEC44")
 @pytest.mark.parametrize("behind", ["the end", "an error"])
-def test_sec44_what_comes_behind_an_answer_is_not_waited_for(
-    drive: Drive, certificates: Certificates, behind: str
-) -> None:
+def test_what_comes_behind_an_answer_is_not_waited_for(drive: Drive, certificates: Certificates, behind: str) -> None:
     """A peer may say that it ends, or refuse us, in one segment with an answer, and leave TCP open: then no selector tells."""
     may_end = threading.Event()
 

@@ -13,6 +13,7 @@ PASSWORD = AuthenticationFailed("wrong password", fatal=True)
 OPENED = None
 
 
+@pytest.mark.covers("SEC43")
 @pytest.mark.parametrize(
     ("events", "ends"),
     [
@@ -26,9 +27,7 @@ OPENED = None
         ([(-2, OPENED), (1, EXPIRED), (1, REFUSED), (1, EXPIRED)], True),
     ],
 )
-def test_sec43_a_node_may_refuse_once_after_a_success(
-    events: list[tuple[int, PyProducerError | None]], ends: bool
-) -> None:
+def test_a_node_may_refuse_once_after_a_success(events: list[tuple[int, PyProducerError | None]], ends: bool) -> None:
     """What it refused before the first success does not count: it may have been long ago."""
     refusals = FatalErrors([-1, -2])
     for node, error in events:
@@ -40,7 +39,8 @@ def test_sec43_a_node_may_refuse_once_after_a_success(
     assert (refusals.fatal_error is not None) is ends
 
 
-def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> None:
+@pytest.mark.covers("SEC43")
+def test_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> None:
     refusals = FatalErrors([-1])
     refusals.opened(-1)
     for _ in range(3):
@@ -50,7 +50,8 @@ def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> No
     assert refusals.fatal_error is EXPIRED
 
 
-def test_sec43_a_password_is_the_same_for_all_brokers() -> None:
+@pytest.mark.covers("SEC43")
+def test_a_password_is_the_same_for_all_brokers() -> None:
     refusals = FatalErrors([-1])
     refusals.opened(-1)
     refusals.failed(1, PASSWORD, others_ready=True)

@@ -103,7 +103,8 @@ def test_a_password_is_always_ready(mechanism: str, woken: Woken) -> None:
     logins.close()
 
 
-def test_sec18_a_token_is_asked_for_once_for_all_clients_of_a_process(endpoint: TokenEndpoint, woken: Woken) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_token_is_asked_for_once_for_all_clients_of_a_process(endpoint: TokenEndpoint, woken: Woken) -> None:
     clients = [make_logins(security(endpoint), woken) for _ in range(3)]
     for logins in clients:
         assert logins is not None
@@ -122,7 +123,8 @@ def test_sec18_a_token_is_asked_for_once_for_all_clients_of_a_process(endpoint: 
         assert logins.error() is None
 
 
-def test_sec18_without_a_token_a_login_cannot_start_and_says_why(woken: Woken) -> None:
+@pytest.mark.covers("SEC18")
+def test_without_a_token_a_login_cannot_start_and_says_why(woken: Woken) -> None:
     with TokenEndpoint(lambda _: Reply(401, (b'{"error":"invalid_client"}',))) as endpoint:
         logins = make_logins(security(endpoint), woken)
         assert logins is not None
@@ -137,9 +139,8 @@ def test_sec18_without_a_token_a_login_cannot_start_and_says_why(woken: Woken) -
         logins.close()
 
 
-def test_sec19_a_refused_token_is_replaced_once_before_the_refusal_is_fatal(
-    endpoint: TokenEndpoint, woken: Woken
-) -> None:
+@pytest.mark.covers("SEC19")
+def test_a_refused_token_is_replaced_once_before_the_refusal_is_fatal(endpoint: TokenEndpoint, woken: Woken) -> None:
     logins = make_logins(security(endpoint), woken)
     assert logins is not None
     for count, fatal in ((1, False), (2, True)):
@@ -154,7 +155,8 @@ def test_sec19_a_refused_token_is_replaced_once_before_the_refusal_is_fatal(
     logins.close()
 
 
-def test_sec18_an_accepted_token_begins_a_new_row(endpoint: TokenEndpoint, woken: Woken) -> None:
+@pytest.mark.covers("SEC18")
+def test_an_accepted_token_begins_a_new_row(endpoint: TokenEndpoint, woken: Woken) -> None:
     logins = make_logins(security(endpoint), woken)
     assert logins is not None
     for fatal in (False, None, False):
@@ -193,7 +195,8 @@ if child:
 """
 
 
-def test_sec18_a_forked_process_gets_a_token_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_forked_process_gets_a_token_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tokens.py").write_text("import os\ndef get():\n    return f'of-{os.getpid()}', 9e12\n")
     script = tmp_path / "forks.py"
     script.write_text(FORK)

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from spark_producer.errors import TlsFailed
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.tls_transport import TlsTransport
@@ -89,7 +91,8 @@ def line_from(transport: TlsTransport) -> bytes:
     return bytes(space[:filled])
 
 
-def test_sec33_an_update_of_keys_is_answered(certificates: Certificates) -> None:
+@pytest.mark.covers("SEC33")
+def test_an_update_of_keys_is_answered(certificates: Certificates) -> None:
     with openssl(certificates, "tls1_3") as server:
         transport = connected(certificates, server, "TLSv1.3")
         server.say("K")
@@ -102,7 +105,8 @@ def test_sec33_an_update_of_keys_is_answered(certificates: Certificates) -> None
         transport.close()
 
 
-def test_sec33_a_renegotiation_is_refused(certificates: Certificates) -> None:
+@pytest.mark.covers("SEC33")
+def test_a_renegotiation_is_refused(certificates: Certificates) -> None:
     with openssl(certificates, "tls1_2") as server:
         transport = connected(certificates, server, "TLSv1.2")
         server.say("r")

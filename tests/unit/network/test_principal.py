@@ -14,6 +14,7 @@ from tests.fakes.client_driver import Driver
 from tests.fakes.scripted_server import Peer, ScriptedServer
 
 
+@pytest.mark.covers("SEC29")
 @pytest.mark.parametrize(
     ("security", "said"),
     [
@@ -26,11 +27,12 @@ from tests.fakes.scripted_server import Peer, ScriptedServer
         (SecuritySettings(tls=TlsSettings(identity=Store(pem="…"))), "the client certificate"),
     ],
 )
-def test_sec29_the_principal_is_what_we_logged_in_as(security: SecuritySettings, said: str) -> None:
+def test_the_principal_is_what_we_logged_in_as(security: SecuritySettings, said: str) -> None:
     assert said in principal(security)
 
 
-def test_sec29_a_broker_that_closes_after_requests_with_acks_0_may_have_refused_them(
+@pytest.mark.covers("SEC29")
+def test_a_broker_that_closes_after_requests_with_acks_0_may_have_refused_them(
     drive: Callable[..., Driver], caplog: pytest.LogCaptureFixture
 ) -> None:
     def closes(peer: Peer) -> None:

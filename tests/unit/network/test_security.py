@@ -149,7 +149,8 @@ def test_a_delegation_token_is_a_login_with_scram() -> None:
 # --- references -----------------------------------------------------------------------------------------------------
 
 
-def test_sec41_references_stay_unresolved_in_options_and_in_quotes() -> None:
+@pytest.mark.covers("SEC41")
+def test_references_stay_unresolved_in_options_and_in_quotes() -> None:
     text = f'{MODULE} required username="${{env:U}}" password="${{file:/m/p}}";'
     options = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "ssl.key.password": "${env:K}"}
     found = settings(options | {"sasl.jaas.config": text, "ssl.keystore.location": "k"}).security
@@ -183,7 +184,8 @@ def test_advice_names_the_options_that_the_user_has_set(given: dict[str, str], n
     assert found == SaslSettings("PLAIN", "u", Secret("p")), "the same user, however the options say it"
 
 
-def test_sec41_a_text_of_jaas_may_be_a_reference_as_a_whole(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_a_text_of_jaas_may_be_a_reference_as_a_whole(tmp_path: Path) -> None:
     """As in the secrets that Strimzi makes, whose key `sasl.jaas.config` has the text."""
     path = tmp_path / "sasl.jaas.config"
     path.write_text(f'{MODULE} required username="u" password="{CANARY}";\n', encoding="utf-8")
@@ -210,8 +212,9 @@ def test_sec41_a_text_of_jaas_may_be_a_reference_as_a_whole(tmp_path: Path) -> N
 # --- passwords in clear ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(("options", "what"), [(PLAIN, "the password"), (TOKENS, "the token")])
-def test_sec11_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: dict[str, str], what: str) -> None:
+def test_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: dict[str, str], what: str) -> None:
     for servers in (FAR, f"localhost:1,{FAR}"):
         with pytest.raises(ConfigError) as refused:
             settings(options, servers)
@@ -224,6 +227,7 @@ def test_sec11_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: d
     assert settings(options | {"security.protocol": "SASL_SSL"}).security.protocol == "SASL_SSL"
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "only"),
     [
@@ -234,9 +238,7 @@ def test_sec11_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: d
         (PLAIN | {"security.protocol": "SASL_SSL"}, False),
     ],
 )
-def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
-    options: dict[str, str], only: bool
-) -> None:
+def test_a_broker_that_names_another_machine_as_its_own_gets_no_password(options: dict[str, str], only: bool) -> None:
     found = settings(options, "localhost:1")
     assert found.security.sasl is not None
     assert found.security.sasl.loopback_only is only
@@ -258,6 +260,7 @@ def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
     admission.close()
 
 
+@pytest.mark.covers("SEC11")
 @pytest.mark.parametrize(
     ("options", "servers", "said"),
     [
@@ -273,7 +276,7 @@ def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
         ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"}, FAR, "certificates are not checked"),
     ],
 )  # fmt: skip
-def test_sec11_what_is_weak_is_warned_of_at_each_start(
+def test_what_is_weak_is_warned_of_at_each_start(
     options: dict[str, str], servers: str, said: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = settings(options, servers)
@@ -289,7 +292,8 @@ def test_sec11_what_is_weak_is_warned_of_at_each_start(
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def test_sec42_settings_and_configurations_show_no_secret_and_have_no_hash() -> None:
+@pytest.mark.covers("SEC42")
+def test_settings_and_configurations_show_no_secret_and_have_no_hash() -> None:
     given = config(PLAIN | {"security.protocol": "SASL_SSL"})
     found = ConnectionSettings.from_config(given)
     for shown in (repr(given), str(given), repr(found), str(found), repr(found.security), f"{found.security}"):
@@ -301,7 +305,8 @@ def test_sec42_settings_and_configurations_show_no_secret_and_have_no_hash() -> 
             hash(value)
 
 
-def test_sec42_a_configuration_travels_with_its_secrets_and_compares_by_them() -> None:
+@pytest.mark.covers("SEC42")
+def test_a_configuration_travels_with_its_secrets_and_compares_by_them() -> None:
     given = config(PLAIN)
     again = pickle.loads(pickle.dumps(given))
     assert again == given
@@ -310,15 +315,17 @@ def test_sec42_a_configuration_travels_with_its_secrets_and_compares_by_them() -
     assert settings(PLAIN, "localhost:1") != settings(PLAIN | {"sasl.password": "x"}, "localhost:1")
 
 
-def test_sec42_a_secret_may_be_given_as_one_but_not_for_another_option() -> None:
+@pytest.mark.covers("SEC42")
+def test_a_secret_may_be_given_as_one_but_not_for_another_option() -> None:
     given = producer_config({"bootstrap.servers": FAR, **SCRAM, "sasl.password": Secret(CANARY)})
     assert given == config(SCRAM)
     with pytest.raises(ConfigError, match=r"kafka\.sasl\.username is not a secret option"):
         producer_config({"bootstrap.servers": FAR, **SCRAM, "sasl.username": Secret("u")})
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize("value", ["text", Secret(" x "), Secret("")])
-def test_sec42_a_configuration_built_by_hand_has_secrets_in_their_final_form(value: object) -> None:
+def test_a_configuration_built_by_hand_has_secrets_in_their_final_form(value: object) -> None:
     with pytest.raises(ConfigError, match="sasl_password is not in its final form: it is ") as refused:
         ProducerConfig(
             bootstrap_servers=FAR,

@@ -16,8 +16,9 @@ from tests.unit.network.ways import server_context
 ANSWERS = 64
 
 
+@pytest.mark.covers("SEC44")
 @pytest.mark.parametrize("length", [10, 100, 20_000, 30_000], ids=lambda length: f"{length} bytes")
-def test_sec44_answers_that_lie_in_few_records_do_not_stall(
+def test_answers_that_lie_in_few_records_do_not_stall(
     length: int, drive: Callable[..., Driver], certificates: Certificates
 ) -> None:
     """The short ones fit into one record; of the long ones, each record ends in the midst of an answer."""

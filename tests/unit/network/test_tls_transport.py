@@ -43,7 +43,8 @@ def connector(certificates: Certificates, identity: str = "") -> TlsConnector:
     return TlsConnector(TlsSettings(trust=trust, identity=own))
 
 
-def test_sec44_a_handshake_that_is_held_does_not_spin(listener: socket.socket, certificates: Certificates) -> None:
+@pytest.mark.covers("SEC44")
+def test_a_handshake_that_is_held_does_not_spin(listener: socket.socket, certificates: Certificates) -> None:
     quiet_polls, most_events = 10, 10
     answer = threading.Event()
     context = server_context(certificates)
@@ -79,7 +80,8 @@ def test_sec44_a_handshake_that_is_held_does_not_spin(listener: socket.socket, c
     assert list(dict.fromkeys(steps)) == ["connecting", "TLS handshake"]
 
 
-def test_sec44_answers_in_one_record_are_told_of_although_the_socket_is_silent(
+@pytest.mark.covers("SEC44")
+def test_answers_in_one_record_are_told_of_although_the_socket_is_silent(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     transport, peer = connect(tls_way(certificates), listener, SETTINGS)
@@ -99,7 +101,8 @@ def test_sec44_answers_in_one_record_are_told_of_although_the_socket_is_silent(
         transport.close()
 
 
-def test_sec33_records_of_one_byte_fill_the_space(listener: socket.socket, certificates: Certificates) -> None:
+@pytest.mark.covers("SEC33")
+def test_records_of_one_byte_fill_the_space(listener: socket.socket, certificates: Certificates) -> None:
     transport, peer = connect(tls_way(certificates), listener, SETTINGS)
     sent = bytes(range(256)) * 8
     with peer:
@@ -145,7 +148,8 @@ HELLO_REQUEST = b"\x16\x03\x03\x00\x04\0\0\0\0"
 """OpenSSL's clients pass over any number of these within a handshake of TLS 1.2."""
 
 
-def test_sec33_a_handshake_that_never_ends_leaves_time_for_others(certificates: Certificates) -> None:
+@pytest.mark.covers("SEC33")
+def test_a_handshake_that_never_ends_leaves_time_for_others(certificates: Certificates) -> None:
     tcp = EndlessTcp(HELLO_REQUEST * 1000, len(HELLO_REQUEST))
     stream = TlsStream(client_context(TlsSettings(trust=Store(location=str(certificates.ca))), ()), "localhost")
     transport = TlsTransport(tcp, stream)  # type: ignore[arg-type]
@@ -153,7 +157,8 @@ def test_sec33_a_handshake_that_never_ends_leaves_time_for_others(certificates: 
     assert tcp.reads <= READS_PER_CALL
 
 
-def test_sec33_messages_without_plaintext_leave_time_for_others(certificates: Certificates) -> None:
+@pytest.mark.covers("SEC33")
+def test_messages_without_plaintext_leave_time_for_others(certificates: Certificates) -> None:
     """New tickets are such: a peer of TLS 1.3 may send any number of them."""
     context = server_context(certificates)
     context.num_tickets = 1000
@@ -186,7 +191,8 @@ def exchange(peer: MemoryPeer, tcp: EndlessTcp) -> None:
     tcp.said += peer.outgoing.read()
 
 
-def test_sec44_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_sent(
+@pytest.mark.covers("SEC44")
+def test_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_sent(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     transport, peer = connect(tls_way(certificates), listener, SMALL_BUFFERS)
@@ -219,7 +225,8 @@ def test_sec44_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_se
         transport.close()
 
 
-def test_sec44_ciphertext_that_waits_counts_as_queued(listener: socket.socket, certificates: Certificates) -> None:
+@pytest.mark.covers("SEC44")
+def test_ciphertext_that_waits_counts_as_queued(listener: socket.socket, certificates: Certificates) -> None:
     transport, peer = connect(tls_way(certificates), listener, SMALL_BUFFERS)
     data = bytearray(190_000)
     with peer:
@@ -229,9 +236,8 @@ def test_sec44_ciphertext_that_waits_counts_as_queued(listener: socket.socket, c
         transport.close()
 
 
-def test_sec44_one_call_takes_more_than_one_call_of_the_system(
-    listener: socket.socket, certificates: Certificates
-) -> None:
+@pytest.mark.covers("SEC44")
+def test_one_call_takes_more_than_one_call_of_the_system(listener: socket.socket, certificates: Certificates) -> None:
     settings = ConnectionSettings((), receive_buffer_bytes=1 << 20)
     transport, peer = connect(tls_way(certificates), listener, settings)
     with peer:
@@ -286,7 +292,8 @@ def test_closing_before_the_handshake_is_done_says_nothing(listener: socket.sock
         assert accepted.recv(1) == b""
 
 
-def test_sec43_new_connections_use_a_certificate_that_was_renewed(
+@pytest.mark.covers("SEC43")
+def test_new_connections_use_a_certificate_that_was_renewed(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     certificates.issue("renewed", ["client@example.org"], common_name="first")
@@ -390,7 +397,8 @@ def test_a_host_that_no_certificate_can_name_is_told(
     assert raised.value.fatal
 
 
-def test_sec23_a_peer_that_resets_at_our_first_words_is_tried_again(
+@pytest.mark.covers("SEC23")
+def test_a_peer_that_resets_at_our_first_words_is_tried_again(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     """A plaintext listener closes with most of our ClientHello unread, which resets the connection."""

@@ -79,10 +79,9 @@ def ticking() -> Callable[[], float]:
     return itertools.count(0.0).__next__
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize("tls", [False, True])
-def test_sec17_a_token_by_client_credentials(
-    tls: bool, serve: Callable[..., TokenEndpoint], authority: trustme.CA
-) -> None:
+def test_a_token_by_client_credentials(tls: bool, serve: Callable[..., TokenEndpoint], authority: trustme.CA) -> None:
     endpoint = serve(token_reply("abc.def"), tls=tls)
     token = fetch_token(settings(endpoint.url, authority, scope="a b"), (), now=NOW)
     assert (token.text.reveal(), token.expires_at) == ("abc.def", NOW + 3600)
@@ -94,13 +93,15 @@ def test_sec17_a_token_by_client_credentials(
     assert base64.b64decode(asked.headers["Authorization"].removeprefix("Basic ")) == f"client:{CANARY}".encode()
 
 
-def test_sec17_without_a_scope_none_is_asked_for(serve: Callable[..., TokenEndpoint]) -> None:
+@pytest.mark.covers("SEC17")
+def test_without_a_scope_none_is_asked_for(serve: Callable[..., TokenEndpoint]) -> None:
     endpoint = serve(token_reply())
     fetch_token(settings(endpoint.url), (), now=NOW)
     assert endpoint.asked[0].body == "grant_type=client_credentials"
 
 
-def test_sec17_id_and_secret_are_form_encoded_if_asked(serve: Callable[..., TokenEndpoint]) -> None:
+@pytest.mark.covers("SEC17")
+def test_id_and_secret_are_form_encoded_if_asked(serve: Callable[..., TokenEndpoint]) -> None:
     endpoint = serve(token_reply())
     odd = settings(endpoint.url, client_id="a:b c", client_secret=Secret("ä+/=&%"), urlencode_header=True)
     fetch_token(odd, (), now=NOW)
@@ -110,7 +111,8 @@ def test_sec17_id_and_secret_are_form_encoded_if_asked(serve: Callable[..., Toke
         fetch_token(replace(odd, urlencode_header=False), (), now=NOW)
 
 
-def test_sec42_a_secret_that_is_no_utf8_is_encoded_too_and_raises_no_error_that_holds_it(
+@pytest.mark.covers("SEC42")
+def test_a_secret_that_is_no_utf8_is_encoded_too_and_raises_no_error_that_holds_it(
     serve: Callable[..., TokenEndpoint],
 ) -> None:
     endpoint = serve(token_reply())
@@ -119,7 +121,8 @@ def test_sec42_a_secret_that_is_no_utf8_is_encoded_too_and_raises_no_error_that_
     assert sent == b"client:x%ED%B3%BF"
 
 
-def test_sec17_references_are_resolved_anew_for_each_token(serve: Callable[..., TokenEndpoint], tmp_path: Path) -> None:
+@pytest.mark.covers("SEC17")
+def test_references_are_resolved_anew_for_each_token(serve: Callable[..., TokenEndpoint], tmp_path: Path) -> None:
     endpoint = serve(token_reply())
     file = tmp_path / "secret"
     oidc = settings(endpoint.url, client_secret=Secret(f"${{file:{file}}}"))
@@ -135,6 +138,7 @@ def jwt(**claims: object) -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + ".x"
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("reply", "expires_at"),
     [
@@ -152,7 +156,7 @@ def jwt(**claims: object) -> str:
         (token_reply("a.b.c", expires_in=True), ENDLESS),
     ],
 )
-def test_sec18_a_token_lives_as_long_as_the_answer_or_the_token_says(
+def test_a_token_lives_as_long_as_the_answer_or_the_token_says(
     reply: Reply, expires_at: float, serve: Callable[..., TokenEndpoint]
 ) -> None:
     assert fetch_token(settings(serve(reply).url), (), now=NOW).expires_at == expires_at
@@ -175,10 +179,9 @@ def test_a_token_that_lives_for_no_time_or_for_no_number_of_seconds_is_refused(
         assert f"its token expires in {told} seconds (expires_in)" in str(error)
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize("code", [*range(400, 418), 422, 425, 429, 500, 501, 502, 503, 504, 505, 511, 299, 204])
-def test_sec17_some_codes_are_final_and_others_are_worth_another_try(
-    code: int, serve: Callable[..., TokenEndpoint]
-) -> None:
+def test_some_codes_are_final_and_others_are_worth_another_try(code: int, serve: Callable[..., TokenEndpoint]) -> None:
     error = refusal(settings(serve(Reply(code, (b"{}",))).url))
     final = code in (400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 413, 414, 415, 501, 505)
     assert isinstance(error, AuthenticationFailed)
@@ -186,8 +189,9 @@ def test_sec17_some_codes_are_final_and_others_are_worth_another_try(
     assert f"HTTP {code}" in str(error)
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
-def test_sec17_a_redirect_is_not_followed(code: int, serve: Callable[..., TokenEndpoint]) -> None:
+def test_a_redirect_is_not_followed(code: int, serve: Callable[..., TokenEndpoint]) -> None:
     other = serve(token_reply())
     endpoint = serve(Reply(code, headers=(("Location", other.url),)))
     error = refusal(settings(endpoint.url))
@@ -197,6 +201,7 @@ def test_sec17_a_redirect_is_not_followed(code: int, serve: Callable[..., TokenE
     assert (len(endpoint.asked), len(other.asked)) == (1, 0)
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize(
     "url",
     [
@@ -207,7 +212,7 @@ def test_sec17_a_redirect_is_not_followed(code: int, serve: Callable[..., TokenE
         "http://[::ffff:10.0.0.1]/", "http://localhost/ä", "javascript:x", "HTTP://EXAMPLE.COM/",
     ],
 )  # fmt: skip
-def test_sec17_nothing_but_https_and_this_machine_is_ever_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_but_https_and_this_machine_is_ever_opened(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     monkeypatch.setattr(token_endpoint, "addresses_of", lambda *address: opened.append(address))
     error = refusal(settings(url))
@@ -216,7 +221,8 @@ def test_sec17_nothing_but_https_and_this_machine_is_ever_opened(url: str, monke
     assert not url.partition("://")[2] or url not in str(error)
 
 
-def test_sec17_no_proxy_of_the_environment_is_used(
+@pytest.mark.covers("SEC17")
+def test_no_proxy_of_the_environment_is_used(
     serve: Callable[..., TokenEndpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = serve(Reply(502))
@@ -226,6 +232,7 @@ def test_sec17_no_proxy_of_the_environment_is_used(
     assert not proxy.asked
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize(
     ("body", "seen"),
     [
@@ -240,13 +247,14 @@ def test_sec17_no_proxy_of_the_environment_is_used(
         (b'{"error":' + b"9" * 5000 + b"}", "HTTP 401"),
     ],
 )  # fmt: skip
-def test_sec17_of_a_refusal_only_its_error_is_shown_and_escaped(
+def test_of_a_refusal_only_its_error_is_shown_and_escaped(
     body: bytes, seen: str, serve: Callable[..., TokenEndpoint]
 ) -> None:
     said = str(refusal(settings(serve(Reply(401, (body,))).url)))
     assert said.endswith(seen)
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -269,7 +277,7 @@ def test_sec17_of_a_refusal_only_its_error_is_shown_and_escaped(
         ),
     ],
 )
-def test_sec17_an_answer_without_a_token_that_can_be_sent_is_final(
+def test_an_answer_without_a_token_that_can_be_sent_is_final(
     reply: Reply, reason: str, serve: Callable[..., TokenEndpoint]
 ) -> None:
     error = refusal(settings(serve(reply).url))
@@ -278,14 +286,16 @@ def test_sec17_an_answer_without_a_token_that_can_be_sent_is_final(
     assert any(part in str(error) for part in reason.split("|"))
 
 
-def test_sec17_the_largest_answer_is_taken(serve: Callable[..., TokenEndpoint]) -> None:
+@pytest.mark.covers("SEC17")
+def test_the_largest_answer_is_taken(serve: Callable[..., TokenEndpoint]) -> None:
     body = b'{"access_token":"x"}'
     padded = body + b" " * (MAX_RESPONSE_BYTES - len(body))
     assert fetch_token(settings(serve(Reply(body=(padded,))).url), (), now=NOW).text.reveal() == "x"
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize("tls", [False, True])
-def test_sec17_a_body_that_drips_ends_at_the_deadline(
+def test_a_body_that_drips_ends_at_the_deadline(
     tls: bool, serve: Callable[..., TokenEndpoint], authority: trustme.CA
 ) -> None:
     endpoint = serve(Reply(body=itertools.repeat(b" ")), tls=tls)
@@ -329,16 +339,18 @@ class RawServer:
         self._listener.close()
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("first", [b"", b"H", b"\x16\x03\x03"])
-def test_sec17_a_peer_that_says_nothing_is_given_up(scheme: str, first: bytes) -> None:
+def test_a_peer_that_says_nothing_is_given_up(scheme: str, first: bytes) -> None:
     server = RawServer(first)
     oidc = settings(f"{scheme}://localhost:{server.port}/", connect_timeout=0.2, read_timeout=0.2)
     assert "timed out" in str(refusal(oidc)) or first == b"H"
     server.close()
 
 
-def test_sec17_headers_that_never_end_are_given_up() -> None:
+@pytest.mark.covers("SEC17")
+def test_headers_that_never_end_are_given_up() -> None:
     for then in (b"X: y\r\n", b"x", b"HTTP/1.1 100 Continue\r\n\r\n"):
         server = RawServer(b"HTTP/1.1 200 OK\r\n" if b"100" not in then else b"", then)
         error = refusal(settings(f"http://localhost:{server.port}/", read_timeout=200.0), ticking())
@@ -346,6 +358,7 @@ def test_sec17_headers_that_never_end_are_given_up() -> None:
         server.close()
 
 
+@pytest.mark.covers("SEC17")
 @pytest.mark.parametrize(
     "said",
     [
@@ -356,13 +369,14 @@ def test_sec17_headers_that_never_end_are_given_up() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nx",
     ],
 )
-def test_sec17_a_peer_that_speaks_no_http_is_told_so(said: bytes) -> None:
+def test_a_peer_that_speaks_no_http_is_told_so(said: bytes) -> None:
     server = RawServer(said + b"\r\n" * 3)
     assert "is not HTTP" in str(refusal(settings(f"http://localhost:{server.port}/")))
     server.close()
 
 
-def test_sec17_no_listener_is_no_final_error() -> None:
+@pytest.mark.covers("SEC17")
+def test_no_listener_is_no_final_error() -> None:
     (port,) = free_ports(1)
     error = refusal(settings(f"http://127.0.0.1:{port}/"))
     assert isinstance(error, AuthenticationFailed)
@@ -371,7 +385,8 @@ def test_sec17_no_listener_is_no_final_error() -> None:
     assert "refused" in str(error)
 
 
-def test_sec17_the_endpoints_certificate_is_checked(serve: Callable[..., TokenEndpoint], authority: trustme.CA) -> None:
+@pytest.mark.covers("SEC17")
+def test_the_endpoints_certificate_is_checked(serve: Callable[..., TokenEndpoint], authority: trustme.CA) -> None:
     for endpoint, trusted in [
         (serve(token_reply(), tls=True), trustme.CA()),
         (serve(token_reply(), tls=True, name="other.example"), authority),
@@ -385,7 +400,8 @@ def test_sec17_the_endpoints_certificate_is_checked(serve: Callable[..., TokenEn
         assert not endpoint.asked, "the secret was sent to whoever it is"
 
 
-def test_sec17_an_endpoint_without_tls_is_told_so(serve: Callable[..., TokenEndpoint], authority: trustme.CA) -> None:
+@pytest.mark.covers("SEC17")
+def test_an_endpoint_without_tls_is_told_so(serve: Callable[..., TokenEndpoint], authority: trustme.CA) -> None:
     endpoint = serve(token_reply())
     error = refusal(settings(endpoint.url.replace("http:", "https:"), authority))
     assert "TLS" in str(error)

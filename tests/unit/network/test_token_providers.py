@@ -45,6 +45,7 @@ def refusal(call: Callable[[], object]) -> PyProducerError:
     return refused.value
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("body", "extensions"),
     [
@@ -54,7 +55,7 @@ def refusal(call: Callable[[], object]) -> PyProducerError:
         (f"return 'abc', {EXPIRY}, {{'logicalCluster': 'lkc-1'}}", (("logicalCluster", "lkc-1"),)),
     ],
 )
-def test_sec18_a_function_of_the_users_gives_tokens(
+def test_a_function_of_the_users_gives_tokens(
     body: str, extensions: tuple[tuple[str, str], ...], provider: Callable[[str], str]
 ) -> None:
     name = provider(body)
@@ -63,6 +64,7 @@ def test_sec18_a_function_of_the_users_gives_tokens(
         assert (token.text.reveal(), token.expires_at, token.extensions) == ("abc", EXPIRY / 1000, extensions)
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -85,9 +87,7 @@ def test_sec18_a_function_of_the_users_gives_tokens(
         (f"return '{CANARY}', {EXPIRY}, {{'auth': '{CANARY}'}}", "auth"),
     ],
 )
-def test_sec18_what_is_no_token_is_told_without_showing_it(
-    body: str, reason: str, provider: Callable[[str], str]
-) -> None:
+def test_what_is_no_token_is_told_without_showing_it(body: str, reason: str, provider: Callable[[str], str]) -> None:
     name = provider(body)
     error = refusal(lambda: from_function(name))
     assert isinstance(error, AuthenticationFailed)
@@ -95,7 +95,8 @@ def test_sec18_what_is_no_token_is_told_without_showing_it(
     assert reason in str(error)
 
 
-def test_sec18_an_error_of_the_function_is_told_by_its_kind_and_place(provider: Callable[[str], str]) -> None:
+@pytest.mark.covers("SEC18")
+def test_an_error_of_the_function_is_told_by_its_kind_and_place(provider: Callable[[str], str]) -> None:
     name = provider(f"raise KeyError('{CANARY}')")
     error = refusal(lambda: from_function(name))
     assert isinstance(error, AuthenticationFailed)
@@ -103,15 +104,17 @@ def test_sec18_an_error_of_the_function_is_told_by_its_kind_and_place(provider: 
     assert f"raised KeyError at {name.split(':')[0]}.py:4" in str(error)
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize("name", ["no_such_module_here:get", "json:no_such_function", "json:__name__", "json:loads.x"])
-def test_sec18_a_function_that_is_not_there_is_fatal(name: str) -> None:
+def test_a_function_that_is_not_there_is_fatal(name: str) -> None:
     error = refusal(lambda: from_function(name))
     assert isinstance(error, ConfigError)
     assert error.__dict__ == {"fatal": True}
     assert name in str(error)
 
 
-def test_sec18_a_module_that_cannot_be_imported_is_told_by_its_kind(provider: Callable[[str], str]) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_module_that_cannot_be_imported_is_told_by_its_kind(provider: Callable[[str], str]) -> None:
     name = provider(f"return 1\nraise RuntimeError('{CANARY}')")
     assert "raised RuntimeError" in str(refusal(lambda: from_function(name)))
 
@@ -145,6 +148,7 @@ def signer(monkeypatch: pytest.MonkeyPatch) -> Signer:
     return made
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("options", "call"),
     [
@@ -154,7 +158,7 @@ def signer(monkeypatch: pytest.MonkeyPatch) -> Signer:
         ((("awsRoleArn", "arn:x"), ("awsRoleSessionName", "me")), ("role", "eu-west-1", "arn:x", "me")),
     ],
 )
-def test_sec18_amazons_signer_is_called_as_the_jaas_entry_says(
+def test_amazons_signer_is_called_as_the_jaas_entry_says(
     options: tuple[tuple[str, str], ...], call: tuple[str, ...], signer: Signer
 ) -> None:
     token = from_aws(options, "eu-west-1")
@@ -162,7 +166,8 @@ def test_sec18_amazons_signer_is_called_as_the_jaas_entry_says(
     assert signer.calls == [call]
 
 
-def test_sec18_without_amazons_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("SEC18")
+def test_without_amazons_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     error = refusal(lambda: from_aws((), "eu-west-1"))
     assert isinstance(error, ConfigError)
@@ -170,11 +175,13 @@ def test_sec18_without_amazons_package_the_error_says_what_to_install(monkeypatc
     assert error.__dict__ == {"fatal": True}
 
 
-def test_sec18_without_a_region_the_error_says_where_to_set_it(signer: Signer) -> None:
+@pytest.mark.covers("SEC18")
+def test_without_a_region_the_error_says_where_to_set_it(signer: Signer) -> None:
     assert "AWS_REGION" in str(refusal(lambda: from_aws((), "")))
     assert not signer.calls
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("error", "fatal"),
     [
@@ -185,7 +192,7 @@ def test_sec18_without_a_region_the_error_says_where_to_set_it(signer: Signer) -
         (type("EndpointConnectionError", (Exception,), {})("Could not connect"), False),
     ],
 )
-def test_sec18_what_amazons_signer_says_is_shown(
+def test_what_amazons_signer_says_is_shown(
     error: Exception, fatal: bool, signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_: str) -> None:
@@ -198,6 +205,7 @@ def test_sec18_what_amazons_signer_says_is_shown(
     assert told.__dict__ == {"fatal": fatal}
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("hosts", "environ", "region"),
     [
@@ -210,7 +218,7 @@ def test_sec18_what_amazons_signer_says_is_shown(
         ([], {}, ""),
     ],
 )
-def test_sec18_the_region_is_told_by_a_brokers_name_or_the_environment(
+def test_the_region_is_told_by_a_brokers_name_or_the_environment(
     hosts: list[str], environ: dict[str, str], region: str
 ) -> None:
     assert aws_region(hosts, environ) == region

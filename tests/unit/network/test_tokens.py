@@ -96,14 +96,16 @@ def token(text: str, expires_at: float) -> Token:
     return Token(Secret(text), expires_at)
 
 
-def test_sec18_nothing_is_fetched_before_somebody_asks(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_nothing_is_fetched_before_somebody_asks(bench: Bench) -> None:
     assert bench.error() is None
     assert bench.begun.empty()
     assert bench.at(1000.0) is None
     assert bench.begun.get(timeout=SECONDS) == 1000.0
 
 
-def test_sec18_the_first_token_comes_in_the_background_and_wakes_the_client(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_the_first_token_comes_in_the_background_and_wakes_the_client(bench: Bench) -> None:
     first = token("first", 4600.0)
     assert bench.at(1000.0) is None
     assert bench.at(1000.5) is None
@@ -113,7 +115,8 @@ def test_sec18_the_first_token_comes_in_the_background_and_wakes_the_client(benc
     assert bench.begun.empty()
 
 
-def test_sec18_the_next_token_is_fetched_in_time_while_the_old_one_is_used(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_the_next_token_is_fetched_in_time_while_the_old_one_is_used(bench: Bench) -> None:
     first, second = token("first", 4600.0), token("second", 9000.0)
     bench.at(1000.0)
     bench.ends(first)
@@ -123,9 +126,8 @@ def test_sec18_the_next_token_is_fetched_in_time_while_the_old_one_is_used(bench
     assert bench.at(4070.0) is second
 
 
-def test_sec18_a_failed_refresh_keeps_the_old_token_while_it_lives(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_failed_refresh_keeps_the_old_token_while_it_lives(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     first, second = token("first", 4600.0), token("second", 9000.0)
     bench.at(1000.0)
     bench.ends(first)
@@ -146,7 +148,8 @@ def test_sec18_a_failed_refresh_keeps_the_old_token_while_it_lives(
     assert bench.error() is None
 
 
-def test_sec18_attempts_come_after_growing_pauses(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_attempts_come_after_growing_pauses(bench: Bench) -> None:
     bench.at(1000.0)
     for failure, pause in enumerate([0.5, 1.0, 2.0, 4.0, 8.0, 8.0]):
         bench.ends(AuthenticationFailed(f"failure {failure}"))
@@ -155,7 +158,8 @@ def test_sec18_attempts_come_after_growing_pauses(bench: Bench) -> None:
         bench.at(bench.now + pause * 1.2)
 
 
-def test_sec18_a_final_refusal_is_told_at_once_and_tried_again_only_after_the_longest_pause(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_final_refusal_is_told_at_once_and_tried_again_only_after_the_longest_pause(bench: Bench) -> None:
     bench.at(1000.0)
     bench.ends(AuthenticationFailed("HTTP 401", fatal=True))
     error = bench.error()
@@ -167,7 +171,8 @@ def test_sec18_a_final_refusal_is_told_at_once_and_tried_again_only_after_the_lo
     assert bench.error() is None
 
 
-def test_sec18_a_fetch_that_takes_long_is_told(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_fetch_that_takes_long_is_told(bench: Bench) -> None:
     bench.at(1000.0)
     bench.begun.get(timeout=SECONDS)
     assert bench.error() is None
@@ -180,7 +185,8 @@ def test_sec18_a_fetch_that_takes_long_is_told(bench: Bench) -> None:
     assert bench.error() is error, "who has told it once need not tell it again"
 
 
-def test_sec18_a_defect_in_a_fetch_does_not_end_the_thread_nor_show_its_text(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_defect_in_a_fetch_does_not_end_the_thread_nor_show_its_text(bench: Bench) -> None:
     bench.at(1000.0)
     bench.ends(KeyError("canary"))
     assert "KeyError" in str(bench.error())
@@ -190,7 +196,8 @@ def test_sec18_a_defect_in_a_fetch_does_not_end_the_thread_nor_show_its_text(ben
     assert bench.at(1002.0)
 
 
-def test_sec18_a_token_without_an_end_is_kept(bench: Bench) -> None:
+@pytest.mark.covers("SEC18")
+def test_a_token_without_an_end_is_kept(bench: Bench) -> None:
     endless = token("endless", ENDLESS)
     bench.at(1000.0)
     bench.ends(endless)
@@ -198,7 +205,8 @@ def test_sec18_a_token_without_an_end_is_kept(bench: Bench) -> None:
     assert bench.begun.empty()
 
 
-def test_sec19_a_refused_token_is_followed_by_a_fresh_one_just_once(bench: Bench) -> None:
+@pytest.mark.covers("SEC19")
+def test_a_refused_token_is_followed_by_a_fresh_one_just_once(bench: Bench) -> None:
     first, second, third = (token(name, 4600.0) for name in ("first", "second", "third"))
     bench.at(1000.0)
     bench.ends(first)
@@ -266,7 +274,8 @@ def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gon
     assert keeper_of("a", "four") is benches[2].refresher
 
 
-def test_sec18_a_token_that_has_ended_when_it_comes_is_told_and_not_asked_for_without_a_pause(
+@pytest.mark.covers("SEC18")
+def test_a_token_that_has_ended_when_it_comes_is_told_and_not_asked_for_without_a_pause(
     make: Callable[..., Bench],
 ) -> None:
     bench = make()
@@ -281,7 +290,8 @@ def test_sec18_a_token_that_has_ended_when_it_comes_is_told_and_not_asked_for_wi
     assert bench.error() is None
 
 
-def test_sec18_tokens_that_hardly_live_are_fetched_with_pauses(make: Callable[..., Bench]) -> None:
+@pytest.mark.covers("SEC18")
+def test_tokens_that_hardly_live_are_fetched_with_pauses(make: Callable[..., Bench]) -> None:
     bench = make()
     bench.at(1000)
     bench.ends(Token(Secret("short"), 1000.01))

@@ -29,7 +29,8 @@ def values(metrics: ProducerMetrics, clock: Clock, group: str, *names: str) -> l
     return [snapshot.value(group, name, BOOTSTRAP if group == NODE else "") for name in names]
 
 
-def test_sn2_every_response_tells_its_throttle_zeros_too(drive: Drive, clock: Clock, metrics: ProducerMetrics) -> None:
+@pytest.mark.covers("SN2")
+def test_every_response_tells_its_throttle_zeros_too(drive: Drive, clock: Clock, metrics: ProducerMetrics) -> None:
     def throttling(peer: Peer) -> None:
         peer.negotiate(ALL_VERSIONS._replace(throttle_time_ms=0))
         for milliseconds in (400, 200):

@@ -42,7 +42,8 @@ def read_all(peer: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def test_sec44_more_buffers_than_one_sendmsg_takes_arrive_in_order(way: Way, listener: socket.socket) -> None:
+@pytest.mark.covers("SEC44")
+def test_more_buffers_than_one_sendmsg_takes_arrive_in_order(way: Way, listener: socket.socket) -> None:
     transport, peer = connect(way, listener, SYSTEMS_OWN)
     with peer:
         buffers = [bytes((i % 256,)) * (i % 7) for i in range(3 * IOV_MAX + 5)]
@@ -51,7 +52,8 @@ def test_sec44_more_buffers_than_one_sendmsg_takes_arrive_in_order(way: Way, lis
         transport.close()
 
 
-def test_sec44_partial_writes_go_on_where_they_stopped(way: Way, listener: socket.socket) -> None:
+@pytest.mark.covers("SEC44")
+def test_partial_writes_go_on_where_they_stopped(way: Way, listener: socket.socket) -> None:
     transport, peer = connect(
         way, listener, ConnectionSettings((), send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024)
     )
@@ -73,7 +75,8 @@ def test_sec44_partial_writes_go_on_where_they_stopped(way: Way, listener: socke
     assert found == [expected]
 
 
-def test_sec44_options_reach_the_socket(way: Way, listener: socket.socket) -> None:
+@pytest.mark.covers("SEC44")
+def test_options_reach_the_socket(way: Way, listener: socket.socket) -> None:
     transport, peer = connect(way, listener, ConnectionSettings((), send_buffer_bytes=32 * 1024))
     with peer, socket.fromfd(transport.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
         assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -83,7 +86,8 @@ def test_sec44_options_reach_the_socket(way: Way, listener: socket.socket) -> No
         transport.close()
 
 
-def test_sec44_receiving_tells_nothing_yet_from_the_end(way: Way, listener: socket.socket) -> None:
+@pytest.mark.covers("SEC44")
+def test_receiving_tells_nothing_yet_from_the_end(way: Way, listener: socket.socket) -> None:
     transport, peer = connect(way, listener, SYSTEMS_OWN)
     space = memoryview(bytearray(10))
     assert transport.receive_into(space) is None
@@ -95,7 +99,8 @@ def test_sec44_receiving_tells_nothing_yet_from_the_end(way: Way, listener: sock
     transport.close()
 
 
-def test_sec44_a_refused_connection_names_the_address_and_survives_pickling(way: Way) -> None:
+@pytest.mark.covers("SEC44")
+def test_a_refused_connection_names_the_address_and_survives_pickling(way: Way) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]

@@ -33,23 +33,26 @@ def test_the_example_of_kip_794() -> None:
     assert [table.at(number) for number in range(8)] == [0, 0, 0, 0, 1, 2, 2, 2]
 
 
+@pytest.mark.covers("PT3", "RA26")
 @pytest.mark.parametrize(
     ("sizes", "weights"),
     [((5, 0, 3, 0, 1), (1, 6, 3, 6, 5)), ((1, 7, 2), (7, 1, 6)), ((0, 3, 1), (4, 1, 3)), ((2, 0), (1, 3))],
 )
-def test_pt3_ra26_frequencies(sizes: tuple[int, ...], weights: tuple[int, ...]) -> None:
+def test_frequencies(sizes: tuple[int, ...], weights: tuple[int, ...]) -> None:
     load = statistics(dict(enumerate(sizes)))
     for rounds in (1, 10):
         found = frequencies(even_topic(len(sizes)), load, sum(weights) * rounds)
         assert found == {partition: weight * rounds for partition, weight in enumerate(weights)}
 
 
+@pytest.mark.covers("PT3")
 @pytest.mark.parametrize("sizes", [(0, 0, 0), (4, 4, 4)])
-def test_pt3_equal_queues_change_nothing(sizes: tuple[int, ...]) -> None:
+def test_equal_queues_change_nothing(sizes: tuple[int, ...]) -> None:
     assert frequencies(even_topic(3), statistics(dict(enumerate(sizes))), 30) == {0: 10, 1: 10, 2: 10}
 
 
-def test_pt3_one_partition_and_no_statistics_are_chosen_evenly() -> None:
+@pytest.mark.covers("PT3")
+def test_one_partition_and_no_statistics_are_chosen_evenly() -> None:
     assert frequencies(even_topic(1), statistics({0: 9}), 10) == {0: 10}
     assert frequencies(even_topic(2), None, 10) == {0: 5, 1: 5}
 
@@ -80,18 +83,21 @@ def test_queues_of_partitions_without_a_leader_do_not_count() -> None:
     assert found == {0: 2, 2: 1, 4: 2}
 
 
-def test_ra26_a_stalled_node_gets_nothing_also_for_its_idle_partitions() -> None:
+@pytest.mark.covers("RA26")
+def test_a_stalled_node_gets_nothing_also_for_its_idle_partitions() -> None:
     topic = describe_topic("t", (0, 1, 2, 0))
     assert frequencies(topic, statistics({1: 1}, {0}), 3) == {1: 1, 2: 2}
     assert frequencies(topic, statistics({}, {0}), 10) == {1: 5, 2: 5}
 
 
-def test_ra26_when_every_node_is_stalled_all_are_chosen_evenly() -> None:
+@pytest.mark.covers("RA26")
+def test_when_every_node_is_stalled_all_are_chosen_evenly() -> None:
     topic = describe_topic("t", (0, 1))
     assert frequencies(topic, statistics({0: 9}, {0, 1}), 10) == {0: 5, 1: 5}
 
 
-def test_ra26_what_is_stalled_is_found_again_when_it_changes() -> None:
+@pytest.mark.covers("RA26")
+def test_what_is_stalled_is_found_again_when_it_changes() -> None:
     chooser, topic = PartitionChooser(), describe_topic("t", (0, 1))
     assert {chooser.choose(topic, statistics({}, {0}), number) for number in range(10)} == {1}
     assert {chooser.choose(topic, statistics({}, {1}), number) for number in range(10)} == {0}
@@ -102,25 +108,29 @@ def test_ra26_what_is_stalled_is_found_again_when_it_changes() -> None:
 RACKS = {0: "a", 1: "b", 2: "a", 3: None}
 
 
-def test_pt4_partitions_of_the_own_rack_are_preferred_with_and_without_load() -> None:
+@pytest.mark.covers("PT4")
+def test_partitions_of_the_own_rack_are_preferred_with_and_without_load() -> None:
     topic = describe_topic("t", (0, 1, 2, 3), RACKS, "a")
     assert topic.same_rack == (0, 2)
     assert frequencies(topic, None, 10) == {0: 5, 2: 5}
     assert frequencies(topic, statistics({0: 2, 1: 9}), 40) == {0: 10, 2: 30}, "weighed by their own longest queue"
 
 
-def test_pt4_no_partition_in_the_rack_or_all_of_them_stalled_leaves_all() -> None:
+@pytest.mark.covers("PT4")
+def test_no_partition_in_the_rack_or_all_of_them_stalled_leaves_all() -> None:
     assert frequencies(describe_topic("t", (0, 1), RACKS, "c"), None, 10) == {0: 5, 1: 5}
     topic = describe_topic("t", (0, 1, 2, 3), RACKS, "a")
     assert frequencies(topic, statistics({}, {0, 2}), 10) == {1: 5, 3: 5}
     assert frequencies(topic, statistics({}, {0}), 10) == {2: 10}
 
 
-def test_pt4_a_partition_of_the_rack_without_a_leader_is_not_in_it() -> None:
+@pytest.mark.covers("PT4")
+def test_a_partition_of_the_rack_without_a_leader_is_not_in_it() -> None:
     assert describe_topic("t", (-1, 2), RACKS, "a").same_rack == (1,)
 
 
-def test_ra26_a_node_is_stalled_when_it_takes_nothing_for_longer_than_the_timeout() -> None:
+@pytest.mark.covers("RA26")
+def test_a_node_is_stalled_when_it_takes_nothing_for_longer_than_the_timeout() -> None:
     nodes = NodeLatencies(0.1)
     assert nodes.observe(10.0, {1: True, 2: True}) == frozenset()
     assert nodes.observe(10.1, {1: True, 2: False}) == frozenset()
@@ -128,14 +138,16 @@ def test_ra26_a_node_is_stalled_when_it_takes_nothing_for_longer_than_the_timeou
     assert nodes.observe(10.2, {1: True, 2: True}) == frozenset()
 
 
-def test_ra26_a_node_first_seen_unable_has_the_whole_timeout() -> None:
+@pytest.mark.covers("RA26")
+def test_a_node_first_seen_unable_has_the_whole_timeout() -> None:
     nodes = NodeLatencies(0.1)
     assert nodes.observe(5.0, {1: False}) == frozenset()
     assert nodes.observe(5.05, {1: False}) == frozenset()
     assert nodes.observe(5.2, {1: False}) == {1}
 
 
-def test_ra26_a_node_without_anything_ready_gets_another_chance() -> None:
+@pytest.mark.covers("RA26")
+def test_a_node_without_anything_ready_gets_another_chance() -> None:
     """Its batches expired: nothing would ever be ready again for a node that gets no rows."""
     nodes = NodeLatencies(0.1)
     nodes.observe(5.0, {1: False})
@@ -145,7 +157,8 @@ def test_ra26_a_node_without_anything_ready_gets_another_chance() -> None:
     assert nodes.observe(6.3, {1: True}) == frozenset()
 
 
-def test_ra26_the_time_counts_from_the_last_batch_that_a_node_took() -> None:
+@pytest.mark.covers("RA26")
+def test_the_time_counts_from_the_last_batch_that_a_node_took() -> None:
     nodes = NodeLatencies(0.1)
     nodes.observe(5.0, {1: True})
     assert nodes.observe(5.05, {}) == frozenset(), "nothing waits for it"
@@ -153,7 +166,8 @@ def test_ra26_the_time_counts_from_the_last_batch_that_a_node_took() -> None:
     assert nodes.observe(5.101, {1: False}) == {1}
 
 
-def test_ra26_no_timeout_excludes_no_node() -> None:
+@pytest.mark.covers("RA26")
+def test_no_timeout_excludes_no_node() -> None:
     nodes = NodeLatencies(0.0)
     nodes.observe(5.0, {1: False})
     assert nodes.observe(50.0, {1: False}) == frozenset()

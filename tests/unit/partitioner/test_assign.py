@@ -28,12 +28,14 @@ def assign(columns: CheckedColumns, *topics: TopicPartitions, batch_size: int = 
     return Partitioner(JAVA, sticky).assign(columns, topics)
 
 
-def test_ky1_keys_choose_among_all_partitions_also_those_without_a_leader() -> None:
+@pytest.mark.covers("KY1")
+def test_keys_choose_among_all_partitions_also_those_without_a_leader() -> None:
     columns = columns_of(value=["v"] * 5, key=list(HASHES_MOD_12))
     assert assign(columns, topic_of("t", 12, available=(0,))).slots.tolist() == list(HASHES_MOD_12.values())
 
 
-def test_ky1_the_hash_is_made_positive_by_a_mask_not_by_its_absolute_value() -> None:
+@pytest.mark.covers("KY1")
+def test_the_hash_is_made_positive_by_a_mask_not_by_its_absolute_value() -> None:
     """murmur2(b"21") is negative: -973932308 & 0x7fffffff = 1173551340."""
     column = BinaryColumn(pa.array([b"21"], pa.binary()))
     assert JAVA.partitions(column, np.int32(1000)).tolist() == [340]
@@ -75,7 +77,8 @@ def test_only_the_rows_left_open_fill_the_sticky_partition() -> None:
     assert changes.tolist() == [20], "90 bytes a row: ten rows make a batch, and a visit ends with the second"
 
 
-def test_pt2_sticky_rows_go_to_partitions_with_a_leader() -> None:
+@pytest.mark.covers("PT2")
+def test_sticky_rows_go_to_partitions_with_a_leader() -> None:
     columns = columns_of(value=["v" * 100] * 200)
     assert set(assign(columns, topic_of("t", 9, available=(2, 5)), batch_size=300).slots.tolist()) == {2, 5}
 
@@ -99,11 +102,12 @@ def test_each_topic_sticks_by_itself() -> None:
     assert slots[0] < 5 <= slots[1]
 
 
+@pytest.mark.covers("KP6")
 @pytest.mark.parametrize(
     ("count", "partition", "there"),
     [(3, 3, "the 3 partitions 0 to 2"), (1, 1, "only partition 0"), (3, 2**31 - 1, "the 3 partitions 0 to 2")],
 )
-def test_kp6_a_partition_that_the_topic_lacks_is_named_with_its_row(count: int, partition: int, there: str) -> None:
+def test_a_partition_that_the_topic_lacks_is_named_with_its_row(count: int, partition: int, there: str) -> None:
     columns = columns_of(first_row=100, value=["v"] * 3, partition=pa.array([0, None, partition], pa.int32()))
     with pytest.raises(RecordError) as raised:
         assign(columns, topic_of("t", count))
@@ -111,7 +115,8 @@ def test_kp6_a_partition_that_the_topic_lacks_is_named_with_its_row(count: int, 
         assert part in str(raised.value)
 
 
-def test_kp6_the_range_is_that_of_the_rows_own_topic() -> None:
+@pytest.mark.covers("KP6")
+def test_the_range_is_that_of_the_rows_own_topic() -> None:
     batch = pa.record_batch(
         {"value": ["v"] * 3, "topic": ["a", "b", "b"], "partition": pa.array([4, 1, 2], pa.int32())}
     )

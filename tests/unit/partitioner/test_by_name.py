@@ -65,13 +65,15 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(name: str, hint: str) -
     assert hint in str(raised.value)
 
 
-def test_ky1_the_default_hashes_keys_and_sticks_without() -> None:
+@pytest.mark.covers("KY1")
+def test_the_default_hashes_keys_and_sticks_without() -> None:
     placed = slots(made(), ["key", "a", None, None])
     assert placed[:2] == [1, 4]
     assert placed[2] == placed[3]
 
 
-def test_ky2_ignore_keys() -> None:
+@pytest.mark.covers("KY2")
+def test_ignore_keys() -> None:
     assert len(set(slots(made(partitioner_ignore_keys="true"), [str(number) for number in range(50)]))) == 1
     assert len(set(slots(made("sticky_without_keys"), [str(number) for number in range(50)]))) == 1
     assert len(set(slots(made(), [str(number) for number in range(50)]))) > 1

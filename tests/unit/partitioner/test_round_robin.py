@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import numpy as np
+import pytest
 
 from spark_producer.config import producer_config
 from spark_producer.partitioner import describe_topic, make_partitioner
@@ -17,18 +18,21 @@ def from_zero() -> RoundRobinPartitioner:
     return RoundRobinPartitioner(random_start=False)
 
 
-def test_rr1_partitions_without_a_leader_are_skipped_and_the_split_is_even() -> None:
+@pytest.mark.covers("RR1")
+def test_partitions_without_a_leader_are_skipped_and_the_split_is_even() -> None:
     made = from_zero()
     placed = assign(made, describe_topic("t", (1, -1, 2)), rows_of(*[20] * 7))
     assert placed == [0, 2, 0, 2, 0, 2, 0]
     assert assign(made, describe_topic("t", (1, -1, 2)), rows_of(20, 20)) == [2, 0]
 
 
-def test_rr1_all_of_them_when_none_has_a_leader() -> None:
+@pytest.mark.covers("RR1")
+def test_all_of_them_when_none_has_a_leader() -> None:
     assert assign(from_zero(), describe_topic("t", (-1, -1)), rows_of(*[20] * 4)) == [0, 1, 0, 1]
 
 
-def test_rr2_keys_play_no_part() -> None:
+@pytest.mark.covers("RR2")
+def test_keys_play_no_part() -> None:
     config = producer_config({"bootstrap.servers": "h:1", "partitioner.class": "RoundRobinPartitioner"})
     columns = columns_of(value=["v"] * 30, key=["same"] * 30)
     slots = make_partitioner(config).assign(columns, [topic_of(3)]).slots
@@ -36,7 +40,8 @@ def test_rr2_keys_play_no_part() -> None:
     assert slots[:4].tolist() == [0, 1, 2, 0]
 
 
-def test_rr2_the_default_up_to_2_3_hashes_keys() -> None:
+@pytest.mark.covers("RR2")
+def test_the_default_up_to_2_3_hashes_keys() -> None:
     config = producer_config({"bootstrap.servers": "h:1", "partitioner.class": "round_robin_with_keys"})
     columns = columns_of(value=["v"] * 40, key=["key", None] * 20)
     slots = make_partitioner(config).assign(columns, [topic_of(12)]).slots
@@ -71,7 +76,8 @@ def test_the_count_stays_positive_when_it_wraps() -> None:
     assert assign(made, topic_of(10), rows_of(*[20] * 4)) == [6, 7, 0, 1]
 
 
-def test_hi2_counting_a_row_twice_leaves_half_of_an_even_number_of_partitions_out() -> None:
+@pytest.mark.covers("HI2")
+def test_counting_a_row_twice_leaves_half_of_an_even_number_of_partitions_out() -> None:
     """Kafka 2.4 to 3.9 asked again when a batch had to be made (KAFKA-9965), which skipped a partition each time: with
     a batch for every row and an even count, half of them get nothing. Asked by the column, every row counts once."""
     twice = from_zero()

@@ -19,18 +19,21 @@ def sticky(batch_size: int, seed: int = 1, load: LoadView | None = None) -> Stic
     return StickyPartitioner(batch_size, load=load, choose=random.Random(seed))
 
 
-def test_hi1_every_new_batch_is_on_another_partition() -> None:
+@pytest.mark.covers("HI1")
+def test_every_new_batch_is_on_another_partition() -> None:
     """Batches of 261 bytes take two rows of 100."""
     found = runs(assign(sticky(261), topic_of(2), rows_of(*[100] * 1000)))
     assert [length for _, length in found] == [2] * 500
 
 
-def test_hi1_all_partitions_are_used() -> None:
+@pytest.mark.covers("HI1")
+def test_all_partitions_are_used() -> None:
     counts = Counter(assign(sticky(261), topic_of(6), rows_of(*[100] * 60_000)))
     assert 0.9 * 10_000 < min(counts.values()) <= max(counts.values()) < 1.1 * 10_000
 
 
-def test_hi1_a_batch_that_was_sent_moves_it_however_little_it_held() -> None:
+@pytest.mark.covers("HI1")
+def test_a_batch_that_was_sent_moves_it_however_little_it_held() -> None:
     queues = FakeQueues(10_000)
     made, placed = sticky(10_000, load=queues), []
     for _ in range(50):
@@ -62,11 +65,13 @@ def test_a_slow_partition_gets_more_than_a_fast_one() -> None:
     assert counts[0] > 3 * max(counts[1], counts[2])
 
 
-def test_hi1_one_partition_has_no_choice() -> None:
+@pytest.mark.covers("HI1")
+def test_one_partition_has_no_choice() -> None:
     assert set(assign(sticky(200), topic_of(1), rows_of(*[100] * 20))) == {0}
 
 
-def test_pt2_only_partitions_with_a_leader_are_chosen_unless_none_has_one() -> None:
+@pytest.mark.covers("PT2")
+def test_only_partitions_with_a_leader_are_chosen_unless_none_has_one() -> None:
     assert set(assign(sticky(200), describe_topic("t", (-1, 3, -1, 4)), rows_of(*[100] * 200))) == {1, 3}
     assert set(assign(sticky(200), describe_topic("t", (-1, -1)), rows_of(*[100] * 200))) == {0, 1}
 

@@ -28,17 +28,20 @@ def scripted(batch_size: int, load: LoadView, *numbers: int) -> UniformStickyPar
     return UniformStickyPartitioner(batch_size, load=load, choose=cast(random.Random, ScriptedRandom(*numbers)))
 
 
-def test_pt1_a_partition_keeps_the_rows_until_it_has_a_batch_of_bytes_and_not_longer() -> None:
+@pytest.mark.covers("PT1")
+def test_a_partition_keeps_the_rows_until_it_has_a_batch_of_bytes_and_not_longer() -> None:
     """Each batch of 200 takes 139 bytes of records: two of 50. Three visits of two batches: 4 rows each."""
     found = runs(assign(uniform(200, seed=3), topic_of(3), rows_of(*[50] * 24)))
     assert {length % 4 for _, length in found} == {0}
 
 
-def test_pt1_a_topic_of_one_partition_has_no_choice() -> None:
+@pytest.mark.covers("PT1")
+def test_a_topic_of_one_partition_has_no_choice() -> None:
     assert set(assign(uniform(100), topic_of(1), rows_of(*[50] * 40))) == {0}
 
 
-def test_pt1_a_run_goes_on_where_the_last_call_ended() -> None:
+@pytest.mark.covers("PT1")
+def test_a_run_goes_on_where_the_last_call_ended() -> None:
     sizes = [30] * 400
     together = assign(uniform(300, load=FakeQueues(300)), topic_of(4), rows_of(*sizes))
     queues = FakeQueues(300)
@@ -51,7 +54,8 @@ def test_pt1_a_run_goes_on_where_the_last_call_ended() -> None:
     assert pieces == together
 
 
-def test_ra25_the_switch_is_deferred_to_a_batch_edge() -> None:
+@pytest.mark.covers("RA25")
+def test_the_switch_is_deferred_to_a_batch_edge() -> None:
     """Batch size 1024: a small row, then rows larger than a batch, one call each. The second still goes to the first
     partition: the switch is due but the batch is open. Then each fills a batch of its own."""
     queues = FakeQueues(1024)
@@ -64,7 +68,8 @@ def test_ra25_the_switch_is_deferred_to_a_batch_edge() -> None:
     assert found == [1, 1, 2, 3, 1]
 
 
-def test_ra25_a_batch_that_was_sent_is_an_edge_too() -> None:
+@pytest.mark.covers("RA25")
+def test_a_batch_that_was_sent_is_an_edge_too() -> None:
     queues = FakeQueues(1024)
     made = scripted(1024, queues, 0, 1)
     queues.append(assign(made, topic_of(2), rows_of(900)), [900])
@@ -81,8 +86,9 @@ def test_a_partition_is_left_at_twice_the_size_though_its_batch_stays_open() -> 
     assert placed == [0] * 20 + [1] * 5
 
 
+@pytest.mark.covers("RA27")
 @pytest.mark.parametrize("size", range(16, 120, 7))
-def test_ra27_no_fractions_of_batches_at_low_rates(size: int) -> None:
+def test_no_fractions_of_batches_at_low_rates(size: int) -> None:
     """Two thirds of a batch arrive between two sends: every batch that is sent is at least half full (KAFKA-14156)."""
     batch_size = 512
     queues = FakeQueues(batch_size)
@@ -95,19 +101,22 @@ def test_ra27_no_fractions_of_batches_at_low_rates(size: int) -> None:
         assert all(61 + records >= batch_size // 2 for _, records in sent), sent
 
 
-def test_pt2_only_partitions_with_a_leader_are_chosen() -> None:
+@pytest.mark.covers("PT2")
+def test_only_partitions_with_a_leader_are_chosen() -> None:
     topic = describe_topic("t", (-1, 7, -1, -1, 8))
     assert set(assign(uniform(100), topic, rows_of(*[50] * 400))) == {1, 4}
 
 
-def test_pt2_all_of_them_when_none_has_a_leader() -> None:
+@pytest.mark.covers("PT2")
+def test_all_of_them_when_none_has_a_leader() -> None:
     topic = describe_topic("t", (-1, -1, -1))
     made = uniform(100)
     assert set(assign(made, topic, rows_of(*[50] * 400))) == {0, 1, 2}
     assert topic.may_keep(2)
 
 
-def test_pt2_a_partition_that_lost_its_leader_is_left_before_it_is_full() -> None:
+@pytest.mark.covers("PT2")
+def test_a_partition_that_lost_its_leader_is_left_before_it_is_full() -> None:
     made = uniform(10_000)
     (first,) = assign(made, topic_of(2), rows_of(50))
     leaders = tuple(-1 if partition == first else partition for partition in range(2))
@@ -202,7 +211,8 @@ class Steps:
         return self._next % self._count
 
 
-def test_pt5_a_batch_size_below_one_is_refused() -> None:
+@pytest.mark.covers("PT5")
+def test_a_batch_size_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least 1, not 0"):
         UniformStickyPartitioner(0)
     steps = UniformStickyPartitioner(1, choose=cast(random.Random, Steps(2)))
@@ -230,7 +240,8 @@ def test_only_the_rows_asked_for_are_placed() -> None:
     assert found.tolist() == [0] * 4 + [1] * 4 + [2] * 2
 
 
-def test_ra25_a_batch_left_at_its_edge_is_full_and_one_left_at_twice_the_size_is_not() -> None:
+@pytest.mark.covers("RA25")
+def test_a_batch_left_at_its_edge_is_full_and_one_left_at_twice_the_size_is_not() -> None:
     """Rows of 30 bytes (35 with their frame): one finds no room behind a batch of 2,000 bytes, or the visit ends in it."""
     queues = FakeQueues(2000)
     made = scripted(2000, queues, 0, 1, 2, 3, 0)

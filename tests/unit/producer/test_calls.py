@@ -24,8 +24,9 @@ PATIENT: dict[str, object] = {"linger_ms": 60_000, "delivery_timeout_ms": 120_00
 Start = Callable[..., Producer]
 
 
+@pytest.mark.covers("KP2")
 @pytest.mark.parametrize(("options", "name"), [({"client_id": "me"}, "me"), ({}, "pyproducer")])
-def test_kp2_the_client_id_is_that_of_requests_and_metrics(
+def test_the_client_id_is_that_of_requests_and_metrics(
     cluster: ScriptedCluster, start: Start, options: dict[str, object], name: str
 ) -> None:
     producer = start(**options)
@@ -33,7 +34,8 @@ def test_kp2_the_client_id_is_that_of_requests_and_metrics(
     assert {dict(tags)["client-id"] for _, _, tags in producer.metrics()} == {name}
 
 
-def test_kp3_a_producer_that_cannot_start_its_thread_leaves_nothing_open(
+@pytest.mark.covers("KP3")
+def test_a_producer_that_cannot_start_its_thread_leaves_nothing_open(
     cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: threading.Thread) -> None:
@@ -49,7 +51,8 @@ def test_kp3_a_producer_that_cannot_start_its_thread_leaves_nothing_open(
 # --- metadata -------------------------------------------------------------------------------------------------------
 
 
-def test_kp6_a_topic_is_asked_for_once(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("KP6")
+def test_a_topic_is_asked_for_once(cluster: ScriptedCluster, start: Start) -> None:
     producer = start()
     for number in range(50):
         producer.send("t", f"v{number}")
@@ -58,12 +61,14 @@ def test_kp6_a_topic_is_asked_for_once(cluster: ScriptedCluster, start: Start) -
     assert cluster.questions == 1
 
 
-def test_kp6_metadata_that_is_old_is_asked_for_again(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("KP6")
+def test_metadata_that_is_old_is_asked_for_again(cluster: ScriptedCluster, start: Start) -> None:
     start(metadata_max_age_ms=1).send("t", "x").result(20)
     cluster.wait_for(lambda: cluster.questions > 3, "the topic is asked for again and again")
 
 
-def test_kp6_a_partition_that_appears_later_is_written_to_and_one_that_is_not_there_is_named(
+@pytest.mark.covers("KP6")
+def test_a_partition_that_appears_later_is_written_to_and_one_that_is_not_there_is_named(
     cluster: ScriptedCluster, start: Start
 ) -> None:
     clock = FakeClock()
@@ -89,7 +94,8 @@ def test_kp6_a_partition_that_appears_later_is_written_to_and_one_that_is_not_th
 # --- send -----------------------------------------------------------------------------------------------------------
 
 
-def test_kp7_what_was_sent_is_a_copy(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("KP7")
+def test_what_was_sent_is_a_copy(cluster: ScriptedCluster, start: Start) -> None:
     """Nothing need be frozen, as Java freezes headers: rows are encoded before the call returns."""
     producer = start(**PATIENT)
     memory = np.frombuffer(b"first" + b"other", dtype=np.uint8).copy()
@@ -108,7 +114,8 @@ def test_kp7_what_was_sent_is_a_copy(cluster: ScriptedCluster, start: Start) -> 
     assert future.result(0).offset == 2
 
 
-def test_kp10_a_record_that_is_too_large_is_refused_by_the_call_itself(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("KP10")
+def test_a_record_that_is_too_large_is_refused_by_the_call_itself(cluster: ScriptedCluster, start: Start) -> None:
     """No future and no callback, as for every complaint about a record itself: the caller has the error in hand."""
     producer = start(max_request_size=2048, batch_size=1024)
     called: list[object] = []
@@ -118,7 +125,8 @@ def test_kp10_a_record_that_is_too_large_is_refused_by_the_call_itself(cluster: 
     assert len(called) == 1
 
 
-def test_kp15_a_record_needs_a_topic(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("KP15")
+def test_a_record_needs_a_topic(cluster: ScriptedCluster, start: Start) -> None:
     with pytest.raises(PyProducerError, match="no topic"):
         start().send(None, "x")  # type: ignore[arg-type]
     assert cluster.questions == 0
@@ -127,7 +135,8 @@ def test_kp15_a_record_needs_a_topic(cluster: ScriptedCluster, start: Start) -> 
 # --- flush and close ------------------------------------------------------------------------------------------------
 
 
-def test_kp9_a_flush_completes_everything_that_was_sent(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("KP9")
+def test_a_flush_completes_everything_that_was_sent(cluster: ScriptedCluster, start: Start) -> None:
     cluster.topics = {"t": 3, "u": 1}
     producer = start(**PATIENT)
     futures = [producer.send("t", "v", partition=number % 3) for number in range(60)] + [producer.send("u", "v")]
@@ -137,10 +146,9 @@ def test_kp9_a_flush_completes_everything_that_was_sent(cluster: ScriptedCluster
     assert sum(map(len, cluster.log.values())) == 61
 
 
+@pytest.mark.covers("KP8")
 @pytest.mark.parametrize("make", ["producer", "double"])
-def test_kp8_a_negative_timeout_is_refused_and_nothing_is_closed(
-    cluster: ScriptedCluster, start: Start, make: str
-) -> None:
+def test_a_negative_timeout_is_refused_and_nothing_is_closed(cluster: ScriptedCluster, start: Start, make: str) -> None:
     made = start() if make == "producer" else MockProducer()
     for bad, shown in ((-0.5, r"-0\.5"), (float("nan"), "nan")):
         with pytest.raises(PyProducerError, match=rf"close\(\) got the timeout {shown}"):
@@ -150,7 +158,8 @@ def test_kp8_a_negative_timeout_is_refused_and_nothing_is_closed(
     assert future.result(0).offset == 0
 
 
-def test_kp8_a_forced_close_does_not_wait_for_a_producer_id(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("KP8")
+def test_a_forced_close_does_not_wait_for_a_producer_id(cluster: ScriptedCluster, start: Start) -> None:
     cluster.holding_ids = True
     producer = start()
     future = producer.send("t", "x")

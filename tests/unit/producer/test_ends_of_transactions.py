@@ -52,9 +52,10 @@ ENDS: dict[str, Callable[[ScriptedCluster, Producer], None]] = {
 """What ends the producer."""
 
 
+@pytest.mark.covers("TM27")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("late", [False, True])
-def test_tm27_a_commit_that_is_done_succeeds_whatever_ends_the_producer_behind_it(
+def test_a_commit_that_is_done_succeeds_whatever_ends_the_producer_behind_it(
     cluster: ScriptedCluster, producer: Producer, end: str, late: bool
 ) -> None:
     committing_with_an_epoch_behind(cluster, producer)
@@ -94,8 +95,9 @@ def write_beside(producer: Producer, cluster: ScriptedCluster, other_cluster: Sc
             other.commit_transaction(0.05)
 
 
+@pytest.mark.covers("TM16")
 @pytest.mark.parametrize("nested", [False, True])
-def test_tm16_a_context_aborts_after_a_timeout_that_is_not_of_its_own_commit(
+def test_a_context_aborts_after_a_timeout_that_is_not_of_its_own_commit(
     cluster: ScriptedCluster, producer: Producer, nested: bool
 ) -> None:
     other = ScriptedCluster() if nested else None
@@ -119,7 +121,8 @@ def test_tm16_a_context_aborts_after_a_timeout_that_is_not_of_its_own_commit(
         producer.send("t", "c")
 
 
-def test_tm2_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transaction(
+@pytest.mark.covers("TM2")
+def test_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transaction(
     cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread is told that rows may be sent, and sends them when the transaction is aborted."""
@@ -138,7 +141,8 @@ def test_tm2_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transa
     producer.flush()  # nothing is left to tell
 
 
-def test_kp13_a_send_that_waits_from_one_transaction_to_the_next_is_refused_and_spoils_what_it_got_into(
+@pytest.mark.covers("KP13")
+def test_a_send_that_waits_from_one_transaction_to_the_next_is_refused_and_spoils_what_it_got_into(
     cluster: ScriptedCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.topics["t"] = 2
@@ -166,7 +170,8 @@ def test_kp13_a_send_that_waits_from_one_transaction_to_the_next_is_refused_and_
         producer.send("t", "again")
 
 
-def test_kp13_no_table_is_written_partly_in_one_transaction_and_partly_in_the_next(
+@pytest.mark.covers("KP13")
+def test_no_table_is_written_partly_in_one_transaction_and_partly_in_the_next(
     cluster: ScriptedCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_producer.producer.producer.PIECE_BYTES", 64)
@@ -200,8 +205,9 @@ class Interrupted(deque[Operation]):
         super().append(operation)
 
 
+@pytest.mark.covers("TM16")
 @pytest.mark.parametrize("name", ["begin", "commit", "abort"])
-def test_tm16_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it_is_repeated(
+def test_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it_is_repeated(
     cluster: ScriptedCluster, producer: Producer, name: str
 ) -> None:
     manager = transactions_of(producer)._manager
@@ -218,7 +224,8 @@ def test_tm16_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it
     assert [word for word in cluster.names if word in ("commit", "abort")] == ([] if name == "begin" else [name])
 
 
-def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_context(
+@pytest.mark.covers("TM16")
+def test_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_context(
     cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = RunningClock()

@@ -60,7 +60,8 @@ def failed(producer: Producer, count: int = 1) -> None:
     )
 
 
-def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(
+@pytest.mark.covers("KP9")
+def test_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(
     producer: Producer, threads: tuple[Thread, Thread]
 ) -> None:
     one, two = threads
@@ -78,7 +79,8 @@ def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_anoth
     two.run(producer.send_batch, rows("y"), topic="good")
 
 
-def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(start: Start, threads: tuple[Thread, Thread]) -> None:
+@pytest.mark.covers("KP9")
+def test_a_batch_with_rows_of_two_threads_is_told_to_both(start: Start, threads: tuple[Thread, Thread]) -> None:
     producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
     for thread in threads:
         thread.run(producer.send_batch, rows("y"), topic="bad")
@@ -91,7 +93,8 @@ def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(start: Start, thre
     producer.close()
 
 
-def test_kp9_who_flushes_for_others_is_told_once_without_taking_it_and_they_go_on(
+@pytest.mark.covers("KP9")
+def test_who_flushes_for_others_is_told_once_without_taking_it_and_they_go_on(
     producer: Producer, threads: tuple[Thread, Thread]
 ) -> None:
     """A pool of workers that only send, and a main thread that only flushes."""
@@ -112,7 +115,8 @@ def test_kp9_who_flushes_for_others_is_told_once_without_taking_it_and_they_go_o
     worker.run(producer.flush)
 
 
-def test_kp9_who_has_been_told_of_an_earlier_error_is_told_of_a_later_one(
+@pytest.mark.covers("KP9")
+def test_who_has_been_told_of_an_earlier_error_is_told_of_a_later_one(
     producer: Producer, threads: tuple[Thread, Thread]
 ) -> None:
     for count, topic in enumerate(("bad", "other", "bad"), start=1):
@@ -122,7 +126,8 @@ def test_kp9_who_has_been_told_of_an_earlier_error_is_told_of_a_later_one(
             producer.flush()
 
 
-def test_kp9_the_error_of_a_thread_that_has_ended_is_told_to_who_flushes_next(producer: Producer) -> None:
+@pytest.mark.covers("KP9")
+def test_the_error_of_a_thread_that_has_ended_is_told_to_who_flushes_next(producer: Producer) -> None:
     Runner(lambda: producer.send_batch(rows("x"), topic="bad")).result()
     failed(producer)
     producer.send_batch(rows("mine"), topic="good")
@@ -131,7 +136,8 @@ def test_kp9_the_error_of_a_thread_that_has_ended_is_told_to_who_flushes_next(pr
     producer.flush()
 
 
-def test_kp9_a_batch_that_fails_after_its_thread_has_ended_is_told_too(
+@pytest.mark.covers("KP9")
+def test_a_batch_that_fails_after_its_thread_has_ended_is_told_too(
     cluster: ScriptedCluster, producer: Producer
 ) -> None:
     cluster.holding = True
@@ -143,7 +149,8 @@ def test_kp9_a_batch_that_fails_after_its_thread_has_ended_is_told_too(
         producer.flush()
 
 
-def test_kp9_what_was_told_does_not_come_again_when_its_thread_ends(producer: Producer) -> None:
+@pytest.mark.covers("KP9")
+def test_what_was_told_does_not_come_again_when_its_thread_ends(producer: Producer) -> None:
     worker = Thread()
     worker.run(producer.send_batch, rows("x"), topic="bad")
     with pytest.raises(BrokerError):
@@ -152,7 +159,8 @@ def test_kp9_what_was_told_does_not_come_again_when_its_thread_ends(producer: Pr
     producer.flush()
 
 
-def test_kp9_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
+@pytest.mark.covers("KP9")
+def test_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
     for _ in range(50):
         Runner(lambda: producer.send_batch(rows("x"), topic="good")).result()
     # What is kept of a thread that has ended shows nowhere but in memory.
@@ -160,7 +168,8 @@ def test_kp9_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
     producer.flush()
 
 
-def test_sn6_the_error_of_what_a_callback_sent_is_told_to_who_flushes_next(
+@pytest.mark.covers("SN6")
+def test_the_error_of_what_a_callback_sent_is_told_to_who_flushes_next(
     cluster: ScriptedCluster, producer: Producer
 ) -> None:
     cluster.produce_code = lambda _: 0
@@ -172,7 +181,8 @@ def test_sn6_the_error_of_what_a_callback_sent_is_told_to_who_flushes_next(
         producer.flush()
 
 
-def test_kp9_ctrl_c_in_a_flush_discards_no_error(
+@pytest.mark.covers("KP9")
+def test_ctrl_c_in_a_flush_discards_no_error(
     cluster: ScriptedCluster, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.holding = True
@@ -196,7 +206,8 @@ def test_kp9_ctrl_c_in_a_flush_discards_no_error(
         producer.flush()
 
 
-def test_kp9_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
+@pytest.mark.covers("KP9")
+def test_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
     start: Start, threads: tuple[Thread, Thread]
 ) -> None:
     made = start()
@@ -211,8 +222,9 @@ def test_kp9_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
     assert parts_of(made).failed
 
 
+@pytest.mark.covers("KP8")
 @pytest.mark.parametrize("told_by", ["nothing", "flush", "send_batch", "future"])
-def test_kp8_a_close_logs_an_error_that_nobody_was_told_of(
+def test_a_close_logs_an_error_that_nobody_was_told_of(
     producer: Producer, caplog: pytest.LogCaptureFixture, told_by: str
 ) -> None:
     if told_by == "future":
@@ -230,7 +242,8 @@ def test_kp8_a_close_logs_an_error_that_nobody_was_told_of(
     assert ("a producer was closed before a flush" in caplog.text) == (told_by == "nothing")
 
 
-def test_kp9_an_error_that_was_told_is_not_kept(producer: Producer) -> None:
+@pytest.mark.covers("KP9")
+def test_an_error_that_was_told_is_not_kept(producer: Producer) -> None:
     producer.send_batch(rows("x"), topic="bad")
     with pytest.raises(BrokerError):
         producer.flush()

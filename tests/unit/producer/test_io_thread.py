@@ -35,8 +35,9 @@ def test_it_ends_only_when_what_is_queued_is_acknowledged_and_takes_no_more_mean
     assert (future.result(0).offset, parts.io_thread.is_alive) == (0, False)
 
 
+@pytest.mark.covers("KP8")
 @pytest.mark.parametrize("killed", [False, True], ids=["close", "killed"])
-def test_kp8_its_end_wakes_those_who_wait_for_topics(cluster: ScriptedCluster, start: Start, killed: bool) -> None:
+def test_its_end_wakes_those_who_wait_for_topics(cluster: ScriptedCluster, start: Start, killed: bool) -> None:
     """They look from time to time, which may take long: they must be told."""
     cluster.reachable = False
     producer = start(max_block_ms=600_000, max_sleep=1000)

@@ -119,9 +119,8 @@ def test_the_end_of_one_wait_does_not_end_another(cluster: ScriptedCluster, star
     assert patient.result().result(20).offset == 0
 
 
-def test_kp6_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(
-    cluster: ScriptedCluster, start: Start
-) -> None:
+@pytest.mark.covers("KP6")
+def test_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(cluster: ScriptedCluster, start: Start) -> None:
     """Java waits so, too."""
     cluster.topic_codes = lambda _: 3
     clock = FakeClock()

@@ -47,7 +47,8 @@ def client(producer: Producer, name: str, group: str = CLIENT, **tag: str) -> fl
     return producer.metrics()[group, name, (("client-id", "me"), *tags)]
 
 
-def test_sn3_every_name_of_java_is_there(broker: LocalBroker) -> None:
+@pytest.mark.covers("SN3")
+def test_every_name_of_java_is_there(broker: LocalBroker) -> None:
     with producer_to(broker) as producer:
         producer.send_batch(rows(), topic="t")
         producer.flush()
@@ -103,7 +104,8 @@ def test_units_are_those_that_the_table_says(broker: LocalBroker) -> None:
         assert 100 < client(producer, "batch-size-max") < 250
 
 
-def test_sn3_each_call_about_transactions_is_timed_under_its_own_name(broker: LocalBroker) -> None:
+@pytest.mark.covers("SN3")
+def test_each_call_about_transactions_is_timed_under_its_own_name(broker: LocalBroker) -> None:
     """Also one that fails, since its caller has waited, too."""
     began = time.monotonic()
     with producer_to(broker, transactional_id="timed") as producer:
@@ -204,7 +206,8 @@ def test_waits_for_memory_count(broker: LocalBroker) -> None:
         assert client(producer, "waiting-threads") == 0
 
 
-def test_bp4_a_wait_for_memory_in_vain_is_counted_as_such(cluster: ScriptedCluster, start: Start) -> None:
+@pytest.mark.covers("BP4")
+def test_a_wait_for_memory_in_vain_is_counted_as_such(cluster: ScriptedCluster, start: Start) -> None:
     cluster.holding = True
     producer = knowing_the_topic(
         start(client_id="me", buffer_memory=65536, batch_size=65536, linger_ms=60_000, max_block_ms=30)
@@ -241,7 +244,8 @@ def test_the_windows_are_those_of_the_configuration(broker: LocalBroker) -> None
         assert client(producer, "record-send-total") == ROWS
 
 
-def test_mp1_the_double_returns_the_metrics_that_a_test_sets() -> None:
+@pytest.mark.covers("MP1")
+def test_the_double_returns_the_metrics_that_a_test_sets() -> None:
     mock = MockProducer()
     assert mock.metrics() == {}
     mock.mock_metrics = {(CLIENT, "record-send-total", ()): 1.0}

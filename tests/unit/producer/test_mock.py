@@ -25,14 +25,16 @@ from spark_producer.errors import (
 )
 
 
-def test_mp1_auto_complete_acknowledges_at_once_with_offsets_by_partition() -> None:
+@pytest.mark.covers("MP1")
+def test_auto_complete_acknowledges_at_once_with_offsets_by_partition() -> None:
     mock = MockProducer(partitions={"t": 3})
     futures = [mock.send("t", "v", partition=n % 2, timestamp_ms=5) for n in range(4)]
     assert [future.result(0) for future in futures] == [RecordMetadata("t", n % 2, n // 2, 5) for n in range(4)]
     assert [(record.partition, record.value) for record in mock.history] == [(n % 2, b"v") for n in range(4)]
 
 
-def test_mp1_records_wait_for_complete_next_and_error_next_in_their_order() -> None:
+@pytest.mark.covers("MP1")
+def test_records_wait_for_complete_next_and_error_next_in_their_order() -> None:
     mock = MockProducer(auto_complete=False)
     seen: list[tuple[int, Exception | None]] = []
     futures = [
@@ -49,7 +51,8 @@ def test_mp1_records_wait_for_complete_next_and_error_next_in_their_order() -> N
     mock.flush()
 
 
-def test_mp1_flush_completes_what_is_pending() -> None:
+@pytest.mark.covers("MP1")
+def test_flush_completes_what_is_pending() -> None:
     mock = MockProducer(auto_complete=False)
     future = mock.send("t", "v")
     assert not mock.flushed
@@ -58,7 +61,8 @@ def test_mp1_flush_completes_what_is_pending() -> None:
     assert mock.flushed
 
 
-def test_mp1_tables_and_batches_are_recorded_and_checked_like_the_producers() -> None:
+@pytest.mark.covers("MP1")
+def test_tables_and_batches_are_recorded_and_checked_like_the_producers() -> None:
     mock = MockProducer(partitions={"t": 12})
     table = pa.table({"key": ["kafka", "test"], "value": ["a", None]})
     assert mock.send_table(table, topic="t").result(0).records == 2
@@ -73,7 +77,8 @@ def test_mp1_tables_and_batches_are_recorded_and_checked_like_the_producers() ->
     assert len(mock.history) == 3
 
 
-def test_mp1_every_call_obeys_close_and_injected_errors() -> None:
+@pytest.mark.covers("MP1")
+def test_every_call_obeys_close_and_injected_errors() -> None:
     mock = MockProducer()
     trouble = KeyError("injected")
     mock.send_error = mock.flush_error = mock.close_error = trouble
@@ -91,7 +96,8 @@ def test_mp1_every_call_obeys_close_and_injected_errors() -> None:
             call()
 
 
-def test_mp1_clear_forgets_and_a_with_statement_flushes() -> None:
+@pytest.mark.covers("MP1")
+def test_clear_forgets_and_a_with_statement_flushes() -> None:
     with MockProducer(auto_complete=False) as mock:
         mock.send("t", "forgotten")
         mock.clear()
@@ -101,7 +107,8 @@ def test_mp1_clear_forgets_and_a_with_statement_flushes() -> None:
     assert mock.closed
 
 
-def test_mp1_what_is_undecided_on_the_way_out_of_an_error_is_refused_as_by_the_producer() -> None:
+@pytest.mark.covers("MP1")
+def test_what_is_undecided_on_the_way_out_of_an_error_is_refused_as_by_the_producer() -> None:
     futures = []
 
     def fail() -> None:
@@ -114,15 +121,17 @@ def test_mp1_what_is_undecided_on_the_way_out_of_an_error_is_refused_as_by_the_p
     assert isinstance(futures[0].exception(0), ProducerClosed)
 
 
+@pytest.mark.covers("MP1")
 @pytest.mark.parametrize(
     "bad", [{"value": 5}, {"value": b"v", "timestamp_ms": "noon"}, {"value": b"v", "partition": 1 << 40}]
 )
-def test_mp1_a_record_that_is_none_is_the_same_error_as_of_the_producer(bad: dict[str, Any]) -> None:
+def test_a_record_that_is_none_is_the_same_error_as_of_the_producer(bad: dict[str, Any]) -> None:
     with pytest.raises(RecordError, match="topic 'orders' cannot be written"):
         MockProducer().send("orders", **bad)
 
 
-def test_mp1_an_error_is_told_to_its_thread_and_once_to_who_flushes_for_others() -> None:
+@pytest.mark.covers("MP1")
+def test_an_error_is_told_to_its_thread_and_once_to_who_flushes_for_others() -> None:
     mock = MockProducer(auto_complete=False)
     refused = DeliveryTimeout("refused")
     rows = pa.record_batch({"value": ["c"]})
@@ -140,7 +149,8 @@ def test_mp1_an_error_is_told_to_its_thread_and_once_to_who_flushes_for_others()
         assert worker.submit(mock.flush).exception(20) is None
 
 
-def test_mp1_the_end_of_a_with_statement_tells_what_no_flush_has_told_of() -> None:
+@pytest.mark.covers("MP1")
+def test_the_end_of_a_with_statement_tells_what_no_flush_has_told_of() -> None:
     def use(worker: ThreadPoolExecutor) -> None:
         with MockProducer(auto_complete=False) as mock:
             worker.submit(mock.send_batch, pa.record_batch({"value": ["c"]}), topic="t").result(20)
@@ -178,7 +188,8 @@ def initialized(**options: Any) -> MockProducer:
     return mock
 
 
-def test_mp1_records_and_offsets_of_a_transaction_are_history_once_it_is_committed() -> None:
+@pytest.mark.covers("MP1")
+def test_records_and_offsets_of_a_transaction_are_history_once_it_is_committed() -> None:
     mock = initialized()
     mock.begin_transaction()
     mock.send("t", b"a")
@@ -194,7 +205,8 @@ def test_mp1_records_and_offsets_of_a_transaction_are_history_once_it_is_committ
     assert mock.transactions.commits == 2
 
 
-def test_mp1_an_abort_forgets_the_records_and_tells_those_that_are_undecided() -> None:
+@pytest.mark.covers("MP1")
+def test_an_abort_forgets_the_records_and_tells_those_that_are_undecided() -> None:
     mock = initialized(auto_complete=False)
     mock.begin_transaction()
     waits = mock.send("t", b"a")
@@ -205,7 +217,8 @@ def test_mp1_an_abort_forgets_the_records_and_tells_those_that_are_undecided() -
     mock.flush()  # nothing is left to tell
 
 
-def test_mp1_a_transaction_that_lacks_a_record_cannot_be_committed() -> None:
+@pytest.mark.covers("MP1")
+def test_a_transaction_that_lacks_a_record_cannot_be_committed() -> None:
     for mark_abortable in ("refused by the broker", "refused by the call"):
         mock = initialized(auto_complete=False)
         mock.begin_transaction()
@@ -239,11 +252,12 @@ def in_state(state: str) -> MockProducer:
     return mock
 
 
+@pytest.mark.covers("MP1")
 @pytest.mark.parametrize(
     ("state", "allowed"),
     [("new", {"init"}), ("initialized", {"begin"}), ("in a transaction", {"offsets", "commit", "abort"})],
 )
-def test_mp1_every_call_of_a_transaction_obeys_init_close_fencing_and_injected_errors(
+def test_every_call_of_a_transaction_obeys_init_close_fencing_and_injected_errors(
     state: str, allowed: set[str]
 ) -> None:
     for name, call in CALLS.items():
@@ -268,12 +282,14 @@ def test_mp1_every_call_of_a_transaction_obeys_init_close_fencing_and_injected_e
     assert not in_state(state).history
 
 
-def test_mp1_outside_of_a_transaction_records_are_refused() -> None:
+@pytest.mark.covers("MP1")
+def test_outside_of_a_transaction_records_are_refused() -> None:
     with pytest.raises(IllegalState, match="begin_transaction"):
         initialized().send("t", b"a")
 
 
-def test_mp1_tm16_a_context_aborts_after_a_timeout_of_its_body_and_not_after_one_of_its_commit() -> None:
+@pytest.mark.covers("MP1", "TM16")
+def test_a_context_aborts_after_a_timeout_of_its_body_and_not_after_one_of_its_commit() -> None:
     def write(mock: MockProducer) -> None:
         with mock.transaction():
             mock.send("t", b"a")

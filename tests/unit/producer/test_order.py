@@ -19,7 +19,8 @@ NOT_ENOUGH_REPLICAS = 19
 PARTITIONS, ROWS = 3, 300
 
 
-def test_sn14_partitions_that_refuse_their_first_batch_get_their_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("SN14")
+def test_partitions_that_refuse_their_first_batch_get_their_rows_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """As right after a topic was made, while its replicas come up."""
     append, refused, queued = Partition.append, set(), threading.Event()
 

@@ -44,14 +44,16 @@ def written(broker: LocalBroker, topic: str) -> list[tuple[int, bytes | None]]:
     return sorted((row.partition, row.value) for row in read_topic(broker.bootstrap_servers, topic, timeout=20))
 
 
-def test_kp15_a_function_places_rows_and_single_records(broker: LocalBroker) -> None:
+@pytest.mark.covers("KP15")
+def test_a_function_places_rows_and_single_records(broker: LocalBroker) -> None:
     with producer_to(broker, by_row) as producer:
         producer.send_batch(pa.record_batch({"value": ["a", "b", "c"]}), topic="function")
         assert producer.send("function", "d").exception(DEADLINE) is None
     assert written(broker, "function") == [(0, b"a"), (0, b"d"), (1, b"b"), (2, b"c")]
 
 
-def test_kp15_a_function_by_name_and_what_it_does_wrong_reaches_the_caller(broker: LocalBroker) -> None:
+@pytest.mark.covers("KP15")
+def test_a_function_by_name_and_what_it_does_wrong_reaches_the_caller(broker: LocalBroker) -> None:
     with producer_to(broker, partitioner_class=f"{__name__}:by_row") as producer:
         producer.send_batch(pa.record_batch({"value": ["a", "b"]}), topic="named")
     assert written(broker, "named") == [(0, b"a"), (1, b"b")]
@@ -86,7 +88,8 @@ def test_small_tasks_begin_on_other_partitions(broker: LocalBroker) -> None:
     assert len(set(topic_partitions.values())) > 4
 
 
-def test_ra26_what_waits_is_counted_without_idle_partitions() -> None:
+@pytest.mark.covers("RA26")
+def test_what_waits_is_counted_without_idle_partitions() -> None:
     made = accumulator_fakes(linger=0)
     assert made.accumulator.queue_lengths(TP.topic) == {}
     for _ in range(3):
@@ -108,7 +111,8 @@ class Untouchable(deque[Any]):
         raise AssertionError("this queue was looked at")
 
 
-def test_ra26_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitions() -> None:
+@pytest.mark.covers("RA26")
+def test_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitions() -> None:
     """Many partitions of another topic have a batch each; of this topic all had one, and one has a batch again."""
     made = accumulator_fakes(memory=1 << 24, linger=0)
     idle, others = ([TopicPartition(topic, number) for number in range(1, 100)] for topic in (TP.topic, "other"))
@@ -123,7 +127,8 @@ def test_ra26_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitio
     assert made.accumulator.queue_lengths("neither") == {}
 
 
-def test_ra26_an_expired_batch_waits_no_more() -> None:
+@pytest.mark.covers("RA26")
+def test_an_expired_batch_waits_no_more() -> None:
     made = accumulator_fakes(linger=0)
     made.append(b"x")
     made.clock.advance(DEADLINE * 1000)
@@ -131,14 +136,16 @@ def test_ra26_an_expired_batch_waits_no_more() -> None:
     assert made.accumulator.queue_lengths(TP.topic) == {}
 
 
-def test_ra26_both_halves_of_a_split_batch_wait() -> None:
+@pytest.mark.covers("RA26")
+def test_both_halves_of_a_split_batch_wait() -> None:
     made = accumulator_fakes(linger=0)
     made.append(*[b"x" * 100] * 4)
     made.split(made.take())
     assert made.accumulator.queue_lengths(TP.topic) == {TP.partition: 2}
 
 
-def test_ra26_queues_are_counted_while_others_fill_them() -> None:
+@pytest.mark.covers("RA26")
+def test_queues_are_counted_while_others_fill_them() -> None:
     """What is counted changes meanwhile: neither side waits, and nobody stumbles over it."""
     made = accumulator_fakes(memory=1 << 24)
     topic_partitions = [TopicPartition("orders", partition) for partition in range(64)]
@@ -156,7 +163,8 @@ def test_ra26_queues_are_counted_while_others_fill_them() -> None:
     assert made.accumulator.queue_lengths("orders") == dict.fromkeys(range(64), 40)
 
 
-def test_ra25_the_room_of_an_open_batch() -> None:
+@pytest.mark.covers("RA25")
+def test_the_room_of_an_open_batch() -> None:
     made = accumulator_fakes(linger=0)
     assert made.accumulator.free_bytes(*TP) == 0
     made.append(b"x" * 100)
@@ -167,7 +175,8 @@ def test_ra25_the_room_of_an_open_batch() -> None:
     assert made.accumulator.free_bytes(*TP) == 0
 
 
-def test_ra25_a_full_batch_is_closed_when_it_is_left() -> None:
+@pytest.mark.covers("RA25")
+def test_a_full_batch_is_closed_when_it_is_left() -> None:
     made = accumulator_fakes(linger=60)
     made.accumulator.close_full(TP, 100)
     made.append(*[b"x" * 100] * 7)
@@ -180,7 +189,8 @@ def test_ra25_a_full_batch_is_closed_when_it_is_left() -> None:
     assert made.take().records_count == 8
 
 
-def test_ra25_full_batches_do_not_linger_when_the_rows_go_elsewhere(broker: LocalBroker) -> None:
+@pytest.mark.covers("RA25")
+def test_full_batches_do_not_linger_when_the_rows_go_elsewhere(broker: LocalBroker) -> None:
     """Only the last visit to each of the partitions may leave a batch open, of 9 rows at most."""
     rows = 1000
     with producer_to(broker, batch_size=1024, linger_ms=600_000, delivery_timeout_ms=900_000) as producer:
@@ -190,7 +200,8 @@ def test_ra25_full_batches_do_not_linger_when_the_rows_go_elsewhere(broker: Loca
         wait_until(lambda: sum(end_offsets(servers, "left").values()) >= rows - 9 * 2, "the full batches are sent")
 
 
-def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
+@pytest.mark.covers("RA26")
+def test_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
     made = sender_fakes(availability_timeout=0.1, leaders={TOPIC: (1, 2)})
     load = ProducerLoad(made.fakes.accumulator, made.sender)
     made.network.unready = {2}
@@ -205,7 +216,8 @@ def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
     assert load.statistics(TOPIC) == ({}, frozenset())
 
 
-def test_pt4_racks_come_from_the_brokers() -> None:
+@pytest.mark.covers("PT4")
+def test_racks_come_from_the_brokers() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     answer = metadata_of({TOPIC: (1, 2)})
@@ -215,7 +227,8 @@ def test_pt4_racks_come_from_the_brokers() -> None:
     assert topic_of(2).same_rack == ()
 
 
-def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> None:
+@pytest.mark.covers("PT2")
+def test_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 7)}, nodes=(1,)))
@@ -225,7 +238,8 @@ def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> No
     assert topics.describe(TOPIC, info).available == (0, 1)
 
 
-def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
+@pytest.mark.covers("PT4")
+def test_a_hint_of_a_new_leader_keeps_the_racks() -> None:
     """What is kept of a topic is made anew when its leaders change, and not before."""
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
@@ -240,7 +254,8 @@ def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
     assert (described.leaders, described.same_rack) == ((1, 1), (0, 1))
 
 
-def test_pt4_a_rack_that_changes_or_comes_with_a_hint_counts() -> None:
+@pytest.mark.covers("PT4")
+def test_a_rack_that_changes_or_comes_with_a_hint_counts() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 2)}))

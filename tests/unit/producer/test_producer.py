@@ -75,7 +75,8 @@ def numbers(rows: list[Row], name: str = "row") -> list[int]:
 # --- single records -------------------------------------------------------------------------------------------------
 
 
-def test_sn1_the_future_of_a_record_knows_where_it_went(broker: LocalBroker, topic: str) -> None:
+@pytest.mark.covers("SN1")
+def test_the_future_of_a_record_knows_where_it_went(broker: LocalBroker, topic: str) -> None:
     with producer_to(broker.bootstrap_servers) as producer:
         futures = [producer.send(topic, f"v{n}", partition=n % 2, timestamp_ms=NOW + n) for n in range(6)]
         producer.flush()
@@ -96,6 +97,7 @@ def test_a_record_arrives_with_key_headers_and_time(broker: LocalBroker, topic: 
     assert records[None][3:] == (NOW, b"gone", None, [])
 
 
+@pytest.mark.covers("KP15")
 @pytest.mark.parametrize(
     ("record", "complaint"),
     [
@@ -108,7 +110,7 @@ def test_a_record_arrives_with_key_headers_and_time(broker: LocalBroker, topic: 
         ({"value": "x" * 4_194_400}, r"a record of 41944\d\d bytes .*kafka\.max\.request\.size \(4194304\)"),
     ],
 )
-def test_kp15_a_bad_record_is_refused_at_once(broker: LocalBroker, record: dict[str, Any], complaint: str) -> None:
+def test_a_bad_record_is_refused_at_once(broker: LocalBroker, record: dict[str, Any], complaint: str) -> None:
     with producer_to(broker.bootstrap_servers) as producer:
         with pytest.raises(RecordError, match=complaint):
             producer.send("refused", **record)
@@ -224,7 +226,8 @@ def test_rows_are_numbered_from_any_kind_of_integer(broker: LocalBroker, topic: 
     assert [len(row.value or b"") for row in rows_in(broker, topic)] == [5000]
 
 
-def test_ra3_a_row_larger_than_a_batch_goes_in_one_of_its_own(broker: LocalBroker, topic: str) -> None:
+@pytest.mark.covers("RA3")
+def test_a_row_larger_than_a_batch_goes_in_one_of_its_own(broker: LocalBroker, topic: str) -> None:
     values = ["small", "L" * 900_000, "small again"]
     with producer_to(broker.bootstrap_servers) as producer:
         producer.send_batch(batch(value=text(*values), partition=pa.array([0] * 3, pa.int32())), topic=topic)
@@ -252,10 +255,9 @@ SETTINGS: list[dict[str, object]] = [
 ]
 
 
+@pytest.mark.covers("SN13")
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: ", ".join(settings))
-def test_sn13_every_mode_delivers_everything_in_order(
-    broker: LocalBroker, topic: str, settings: dict[str, object]
-) -> None:
+def test_every_mode_delivers_everything_in_order(broker: LocalBroker, topic: str, settings: dict[str, object]) -> None:
     with producer_to(broker.bootstrap_servers, **settings) as producer:
         for first in range(0, 6000, 500):
             producer.send_batch(numbered(first, 500), topic=topic)
@@ -286,7 +288,8 @@ def test_threads_may_share_a_producer(broker: LocalBroker, topic: str) -> None:
 # --- topics and servers that are not there --------------------------------------------------------------------------
 
 
-def test_kp6_a_missing_topic_is_not_found_and_one_created_late_is_written_to(
+@pytest.mark.covers("KP6")
+def test_a_missing_topic_is_not_found_and_one_created_late_is_written_to(
     topic: str,
 ) -> None:
     with LocalBroker(auto_create_topics=False) as strict:
@@ -301,12 +304,14 @@ def test_kp6_a_missing_topic_is_not_found_and_one_created_late_is_written_to(
             assert sending.result().offset == 0
 
 
-def test_mt5_an_illegal_topic_name_is_told_at_once(broker: LocalBroker) -> None:
+@pytest.mark.covers("MT5")
+def test_an_illegal_topic_name_is_told_at_once(broker: LocalBroker) -> None:
     with producer_to(broker.bootstrap_servers) as producer, pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
         producer.send("no such/name", "x")
 
 
-def test_kp6_kp8_unreachable_servers_are_named_and_close_returns() -> None:
+@pytest.mark.covers("KP6", "KP8")
+def test_unreachable_servers_are_named_and_close_returns() -> None:
     servers = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
     clock, config = RunningClock(), producer_config(FAST | {"bootstrap.servers": servers})
     with producer_of(Parts(config, clock=clock, max_sleep=0.01)) as producer:
@@ -319,8 +324,9 @@ def test_kp6_kp8_unreachable_servers_are_named_and_close_returns() -> None:
     wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
 
 
+@pytest.mark.covers("KP3")
 @pytest.mark.parametrize("options", [{}, {"bootstrap.servers": "a"}, {"bootstrap.servers": "a:1", "acks": "2"}])
-def test_kp3_a_refused_configuration_starts_nothing(options: dict[str, object]) -> None:
+def test_a_refused_configuration_starts_nothing(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         Producer(options)
 
@@ -357,7 +363,8 @@ def test_a_broker_that_comes_back_gets_everything_once_and_in_order(tmp_path: Pa
         assert inside == sorted(inside)
 
 
-def test_sn14_sn26_lost_answers_make_no_duplicates(topic: str) -> None:
+@pytest.mark.covers("SN14", "SN26")
+def test_lost_answers_make_no_duplicates(topic: str) -> None:
     with FaultProxy() as proxy, LocalBroker(advertised=(proxy.host, proxy.port), default_partitions=2) as behind:
         proxy.target = (proxy.host, behind.port)
         with producer_to(proxy.address) as producer:
@@ -374,7 +381,8 @@ def test_sn14_sn26_lost_answers_make_no_duplicates(topic: str) -> None:
         assert inside == sorted(inside)
 
 
-def test_sn34_a_request_that_nobody_answers_is_sent_again_on_a_new_connection(topic: str) -> None:
+@pytest.mark.covers("SN34")
+def test_a_request_that_nobody_answers_is_sent_again_on_a_new_connection(topic: str) -> None:
     with FaultProxy() as proxy, LocalBroker(advertised=(proxy.host, proxy.port)) as behind:
         proxy.target = (proxy.host, behind.port)
         with producer_to(proxy.address, request_timeout_ms=300) as producer:

@@ -24,7 +24,8 @@ PLACE = TopicPartition("t", 0)
 Start = Callable[..., Producer]
 
 
-def test_kp9_a_flush_raises_the_first_failure_since_the_last_one_and_only_once(
+@pytest.mark.covers("KP9")
+def test_a_flush_raises_the_first_failure_since_the_last_one_and_only_once(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     codes = iter([29, 17, 0])
@@ -41,9 +42,8 @@ def test_kp9_a_flush_raises_the_first_failure_since_the_last_one_and_only_once(
     assert producer.send("t", "z").result(20).offset == 0
 
 
-def test_in2_kp16_callbacks_come_in_order_before_their_futures_are_done(
-    cluster: ScriptedCluster, start_small: Start
-) -> None:
+@pytest.mark.covers("IN2", "KP16")
+def test_callbacks_come_in_order_before_their_futures_are_done(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     producer = start_small(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
     seen: list[tuple[int, bool, Exception | None]] = []
@@ -66,9 +66,8 @@ def test_in2_kp16_callbacks_come_in_order_before_their_futures_are_done(
     assert seen[3][2] is futures[0].exception(0)
 
 
-def test_fu2_the_future_of_a_table_gives_the_ranges_of_its_partitions(
-    cluster: ScriptedCluster, start_small: Start
-) -> None:
+@pytest.mark.covers("FU2")
+def test_the_future_of_a_table_gives_the_ranges_of_its_partitions(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.topics = {"t": 3}
     producer = start_small()
     columns = {
@@ -86,7 +85,8 @@ def test_fu2_the_future_of_a_table_gives_the_ranges_of_its_partitions(
     assert producer.send_table(pa.table(columns).slice(0, 0), topic="t").result(0).records == 0
 
 
-def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("SN35")
+def test_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.topics = {"t": 2}
     cluster.produce_code = lambda tp: 87 if tp.partition == 1 else 0
     cluster.complaints = {0: "bad", 2: "worse"}
@@ -101,7 +101,8 @@ def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedC
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_sn35_refused_rows_are_named_wherever_the_pieces_of_the_table_meet_in_a_batch(
+@pytest.mark.covers("SN35")
+def test_refused_rows_are_named_wherever_the_pieces_of_the_table_meet_in_a_batch(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topics = {"t": 1}
@@ -118,7 +119,8 @@ def test_sn35_refused_rows_are_named_wherever_the_pieces_of_the_table_meet_in_a_
     assert str(error).endswith("Rows of the table: {0: 'bad', 5: 'worse'}.")
 
 
-def test_sn35_the_text_of_an_error_names_a_few_rows_and_counts_the_others(
+@pytest.mark.covers("SN35")
+def test_the_text_of_an_error_names_a_few_rows_and_counts_the_others(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.produce_code = lambda _: 87
@@ -133,7 +135,8 @@ def test_sn35_the_text_of_an_error_names_a_few_rows_and_counts_the_others(
     assert str(error).endswith("9: 'bad'} and 40 more.")
 
 
-def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("KP9")
+def test_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     producer = start_small()
     future = producer.send("t", "x")
@@ -154,7 +157,8 @@ def test_kp9_a_callback_can_neither_flush_nor_hang_a_close(cluster: ScriptedClus
     assert future.result(0).offset == 0
 
 
-def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("SN6")
+def test_a_callback_may_send(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     producer = start_small()
     first = producer.send("t", "first")
@@ -165,9 +169,8 @@ def test_sn6_a_callback_may_send(cluster: ScriptedCluster, start_small: Start) -
     assert seconds[0].result(20).offset == 1
 
 
-def test_sn6_a_callback_that_would_have_to_wait_is_told_so_at_once(
-    cluster: ScriptedCluster, start_small: Start
-) -> None:
+@pytest.mark.covers("SN6")
+def test_a_callback_that_would_have_to_wait_is_told_so_at_once(cluster: ScriptedCluster, start_small: Start) -> None:
     """It runs on the thread that frees memory and hears of topics: it would wait for itself, and hold up everything."""
     cluster.topics = {"t": 1, "elsewhere": 1}
     cluster.holding = True
@@ -196,7 +199,8 @@ def test_sn6_a_callback_that_would_have_to_wait_is_told_so_at_once(
     producer.flush()
 
 
-def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
+@pytest.mark.covers("KP9")
+def test_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.holding = True
@@ -215,7 +219,8 @@ def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
     producer.flush()
 
 
-def test_fu1_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("FU1")
+def test_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     future = start_small().send("t", "x")
     assert not future.cancel()
@@ -236,7 +241,8 @@ def test_a_failing_callback_harms_nobody(
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_in2_a_callback_that_ends_its_thread_ends_only_itself(
+@pytest.mark.covers("IN2")
+def test_a_callback_that_ends_its_thread_ends_only_itself(
     cluster: ScriptedCluster, start_small: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """sys.exit() or pytest.fail() in a callback is no Exception; the other records of the batch are told all the same."""
@@ -262,7 +268,8 @@ def test_in2_a_callback_that_ends_its_thread_ends_only_itself(
     assert caplog.text.count("SystemExit: 3") == 4
 
 
-def test_sn44_rows_that_follow_a_refused_batch_are_refused_with_its_reason_before_any_flush(
+@pytest.mark.covers("SN44")
+def test_rows_that_follow_a_refused_batch_are_refused_with_its_reason_before_any_flush(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     """A write of hours stops at the first batch that failed for good, and not at its flush."""

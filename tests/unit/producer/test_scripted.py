@@ -39,8 +39,9 @@ PLACE = TopicPartition("t", 0)
 Start = Callable[..., Producer]
 
 
+@pytest.mark.covers("SN14")
 @pytest.mark.parametrize(("in_flight", "expected"), [(5, 5), (1, 1), (3, 3)])
-def test_sn14_batches_are_sent_ahead_up_to_max_in_flight(
+def test_batches_are_sent_ahead_up_to_max_in_flight(
     cluster: ScriptedCluster, start_small: Start, in_flight: int, expected: int
 ) -> None:
     cluster.holding = True
@@ -57,7 +58,8 @@ def test_sn14_batches_are_sent_ahead_up_to_max_in_flight(
     assert cluster.log[PLACE] == FULL[:12]
 
 
-def test_sn14_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("SN14")
+def test_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: ScriptedCluster, start_small: Start) -> None:
     """Nobody looks at sequences here: as Kafka, where it does not know the producer in a partition."""
     codes = iter([19])
     cluster.produce_code = lambda _: next(codes, 0)
@@ -116,7 +118,8 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     assert parts_of(producer).accumulator.pool.available == 65536
 
 
-def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("BP4")
+def test_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     producer = knowing_the_topic(start_small(buffer_memory=65536, max_block_ms=30))
     with pytest.raises(BufferExhausted, match=r"0\.030 s \(kafka\.max\.block\.ms\): kafka\.buffer\.memory is 65536"):
@@ -128,8 +131,9 @@ def test_bp4_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCl
     assert sent == FULL[: len(sent)]
 
 
+@pytest.mark.covers("BP4")
 @pytest.mark.parametrize("single", [False, True])
-def test_bp4_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
+def test_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
     cluster: ScriptedCluster, start_small: Start, single: bool
 ) -> None:
     cluster.holding = True
@@ -193,7 +197,8 @@ def test_an_exception_of_the_io_thread_wakes_flush_and_is_ours(cluster: Scripted
             call()
 
 
-def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("KP6")
+def test_unreachable_servers_are_named_with_the_last_error(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.reachable, cluster.last_error = False, ConnectionFailed("connection refused by broker:9092")
     producer = start_small(max_block_ms=20)
     cluster.wake()
@@ -208,7 +213,8 @@ def test_kp6_unreachable_servers_are_named_with_the_last_error(cluster: Scripted
         assert part in str(raised.value)
 
 
-def test_kp6_without_a_token_the_advice_is_not_about_the_servers(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("KP6")
+def test_without_a_token_the_advice_is_not_about_the_servers(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.reachable, cluster.last_error = False, AuthenticationFailed("no token from the token endpoint idp:443")
     producer = start_small(max_block_ms=20)
     cluster.wake()
@@ -217,15 +223,15 @@ def test_kp6_without_a_token_the_advice_is_not_about_the_servers(cluster: Script
         producer.send("t", "x")
 
 
-def test_kp6_a_topic_that_appears_late_is_written_to(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("KP6")
+def test_a_topic_that_appears_late_is_written_to(cluster: ScriptedCluster, start_small: Start) -> None:
     answers = iter([3, 5, 3])
     cluster.topic_codes = lambda _: next(answers, 0)
     assert start_small().send("t", "x").result(20).offset == 0
 
 
-def test_kp6_a_topic_that_stays_unknown_for_max_block_ms_is_not_found(
-    cluster: ScriptedCluster, start_small: Start
-) -> None:
+@pytest.mark.covers("KP6")
+def test_a_topic_that_stays_unknown_for_max_block_ms_is_not_found(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.topic_codes = lambda _: 3
     with pytest.raises(
         TopicNotFound,
@@ -235,8 +241,9 @@ def test_kp6_a_topic_that_stays_unknown_for_max_block_ms_is_not_found(
     assert raised.value.topic == "t"  # type: ignore[attr-defined]
 
 
+@pytest.mark.covers("MT5")
 @pytest.mark.parametrize(("code", "name"), [(17, "INVALID_TOPIC_EXCEPTION"), (29, "TOPIC_AUTHORIZATION_FAILED")])
-def test_mt5_a_topic_that_is_refused_is_an_error_at_once(
+def test_a_topic_that_is_refused_is_an_error_at_once(
     cluster: ScriptedCluster, start_small: Start, code: int, name: str
 ) -> None:
     cluster.topic_codes = lambda _: code
@@ -244,7 +251,8 @@ def test_mt5_a_topic_that_is_refused_is_an_error_at_once(
         start_small().send("t", "x")
 
 
-def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
+@pytest.mark.covers("KP6")
+def test_a_topic_without_leaders_times_out_with_what_the_brokers_say(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topic_codes = lambda _: 5
@@ -253,7 +261,8 @@ def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
         impatient(start_small(max_block_ms=20_000)).send("t", "x")
 
 
-def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
+@pytest.mark.covers("SN7", "KP6")
+def test_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topics = {"t": 1, "u": 1}
@@ -284,7 +293,8 @@ def test_one_missing_topic_does_not_stop_the_others(cluster: ScriptedCluster, st
         missing.result()
 
 
-def test_kp8_close_sends_what_is_queued_and_may_be_called_again(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("KP8")
+def test_close_sends_what_is_queued_and_may_be_called_again(cluster: ScriptedCluster, start_small: Start) -> None:
     producer = start_small(linger_ms=60_000, delivery_timeout_ms=120_000)
     future = producer.send("t", "x")
     producer.close()
@@ -298,7 +308,8 @@ def test_kp8_close_sends_what_is_queued_and_may_be_called_again(cluster: Scripte
         producer.flush()
 
 
-def test_kp8_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster, start_small: Start) -> None:
+@pytest.mark.covers("KP8")
+def test_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     producer = start_small()
     future = producer.send("t", "x")
@@ -332,8 +343,9 @@ def test_leaving_a_with_statement_by_an_error_does_not_wait(cluster: ScriptedClu
     assert parts_of(producer).failed
 
 
+@pytest.mark.covers("LB4")
 @pytest.mark.parametrize(("codec", "oldest"), [("none", 3), ("lz4", 3), ("zstd", 7)])
-def test_lb4_zstd_asks_for_newer_brokers(cluster: ScriptedCluster, start_small: Start, codec: str, oldest: int) -> None:
+def test_zstd_asks_for_newer_brokers(cluster: ScriptedCluster, start_small: Start, codec: str, oldest: int) -> None:
     producer = start_small(compression_type=codec)
     producer.send_batch(table(*FULL[:30]), topic="t")
     producer.flush()

@@ -34,9 +34,10 @@ def some(producer: Producer) -> list[Future[RecordMetadata]]:
     return [producer.send("t", "x" * 100) for _ in range(50)]
 
 
+@pytest.mark.covers("SEC28")
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_sec28_under_load_no_record_is_lost_doubled_or_overtaken_and_no_connection_is_made_anew(
+def test_under_load_no_record_is_lost_doubled_or_overtaken_and_no_connection_is_made_anew(
     protocol: str, certificates: Certificates
 ) -> None:
     certificate = certificates.file("broker.pem") if protocol == "SASL_SSL" else None

@@ -99,7 +99,8 @@ def fill(producer: Producer) -> None:
         producer.send_batch(rows("x" * 5000), topic="t")
 
 
-def test_tm8_a_transaction_is_committed_at_the_end_of_its_context_and_aborted_after_an_error(
+@pytest.mark.covers("TM8")
+def test_a_transaction_is_committed_at_the_end_of_its_context_and_aborted_after_an_error(
     cluster: ScriptedCluster, producer: Producer
 ) -> None:
     with producer.transaction():
@@ -113,7 +114,8 @@ def test_tm8_a_transaction_is_committed_at_the_end_of_its_context_and_aborted_af
     assert b"d" in cluster.log[TopicPartition("t", 0)]
 
 
-def test_kp11_tm11_an_init_that_times_out_is_repeated_and_nothing_else_before(cluster: ScriptedCluster) -> None:
+@pytest.mark.covers("KP11", "TM11")
+def test_an_init_that_times_out_is_repeated_and_nothing_else_before(cluster: ScriptedCluster) -> None:
     producer = transactional(cluster)
     cluster.holding_apis.add("init")
     with pytest.raises(TransactionTimeout, match=r"call it again, before any other call"):
@@ -133,8 +135,9 @@ def test_kp11_tm11_an_init_that_times_out_is_repeated_and_nothing_else_before(cl
         producer.send("t", "a")
 
 
+@pytest.mark.covers("TM16")
 @pytest.mark.parametrize("name", ["commit", "abort"])
-def test_tm16_a_commit_or_abort_that_times_out_gets_its_result_when_it_is_repeated(
+def test_a_commit_or_abort_that_times_out_gets_its_result_when_it_is_repeated(
     cluster: ScriptedCluster, producer: Producer, name: str
 ) -> None:
     call, other = producer.commit_transaction, producer.abort_transaction
@@ -157,7 +160,8 @@ def test_tm16_a_commit_or_abort_that_times_out_gets_its_result_when_it_is_repeat
         producer.send("t", "b")
 
 
-def test_kp11_a_close_ends_a_wait_for_init(cluster: ScriptedCluster) -> None:
+@pytest.mark.covers("KP11")
+def test_a_close_ends_a_wait_for_init(cluster: ScriptedCluster) -> None:
     producer = transactional(cluster)
     cluster.holding_apis.add("init")
     waiting = Runner(producer.init_transactions)
@@ -167,8 +171,9 @@ def test_kp11_a_close_ends_a_wait_for_init(cluster: ScriptedCluster) -> None:
         waiting.result()
 
 
+@pytest.mark.covers("KP8")
 @pytest.mark.parametrize("name", ["find", "init", "group"])
-def test_kp8_a_forced_close_does_not_wait_for_coordinators(cluster: ScriptedCluster, name: str) -> None:
+def test_a_forced_close_does_not_wait_for_coordinators(cluster: ScriptedCluster, name: str) -> None:
     producer = transactional(cluster)
     cluster.holding_apis.add(name)
     if name == "group":
@@ -184,7 +189,8 @@ def test_kp8_a_forced_close_does_not_wait_for_coordinators(cluster: ScriptedClus
         waiting.result()
 
 
-def test_sn40_a_close_in_a_transaction_aborts_it(cluster: ScriptedCluster, producer: Producer) -> None:
+@pytest.mark.covers("SN40")
+def test_a_close_in_a_transaction_aborts_it(cluster: ScriptedCluster, producer: Producer) -> None:
     producer.begin_transaction()
     producer.send("t", "a")
     producer.flush()
@@ -195,7 +201,8 @@ def test_sn40_a_close_in_a_transaction_aborts_it(cluster: ScriptedCluster, produ
     assert waits.exception() is None or isinstance(waits.exception(), TransactionAborted)
 
 
-def test_sn40_the_end_of_with_after_an_error_aborts_too_and_a_forced_close_does_not(cluster: ScriptedCluster) -> None:
+@pytest.mark.covers("SN40")
+def test_the_end_of_with_after_an_error_aborts_too_and_a_forced_close_does_not(cluster: ScriptedCluster) -> None:
     for forced, ends in ((False, ["abort"]), (True, [])):
         cluster.names.clear()
         producer = transactional(cluster)
@@ -204,9 +211,8 @@ def test_sn40_the_end_of_with_after_an_error_aborts_too_and_a_forced_close_does_
         assert [name for name in cluster.names if name in ("commit", "abort")] == ends
 
 
-def test_sn49_what_ends_the_producer_ends_every_call_and_the_thread(
-    cluster: ScriptedCluster, producer: Producer
-) -> None:
+@pytest.mark.covers("SN49")
+def test_what_ends_the_producer_ends_every_call_and_the_thread(cluster: ScriptedCluster, producer: Producer) -> None:
     producer.begin_transaction()
     producer.send("t", "a")
     cluster.codes["commit"] = [90]
@@ -233,10 +239,9 @@ BAD_ROWS: dict[str, tuple[type[Exception], Callable[[Producer], object]]] = {
 }
 
 
+@pytest.mark.covers("KP13")
 @pytest.mark.parametrize("what", BAD_ROWS)
-def test_kp13_a_transaction_from_which_a_row_was_refused_cannot_be_committed(
-    cluster: ScriptedCluster, what: str
-) -> None:
+def test_a_transaction_from_which_a_row_was_refused_cannot_be_committed(cluster: ScriptedCluster, what: str) -> None:
     kind, send = BAD_ROWS[what]
     cluster.topic_codes = lambda name: 3 if name == MISSING else 0
     producer = impatient(transactional(cluster, max_request_size=1024, batch_size=512))
@@ -255,7 +260,8 @@ def test_kp13_a_transaction_from_which_a_row_was_refused_cannot_be_committed(
     assert cluster.names.count("commit") == 1
 
 
-def test_kp13_a_topic_of_which_nobody_tells_and_a_full_pool_spoil_the_transaction_too(cluster: ScriptedCluster) -> None:
+@pytest.mark.covers("KP13")
+def test_a_topic_of_which_nobody_tells_and_a_full_pool_spoil_the_transaction_too(cluster: ScriptedCluster) -> None:
     producer = knowing_the_topic(transactional(cluster, buffer_memory=65536, batch_size=16384, max_block_ms=100))
     transactions_of(producer)._max_block = 10.0
     producer.init_transactions(10.0)
@@ -278,7 +284,8 @@ def test_kp13_a_topic_of_which_nobody_tells_and_a_full_pool_spoil_the_transactio
         producer.abort_transaction(10.0)
 
 
-def test_kp14_the_arguments_of_offsets_are_checked(producer: Producer) -> None:
+@pytest.mark.covers("KP14")
+def test_the_arguments_of_offsets_are_checked(producer: Producer) -> None:
     producer.begin_transaction()
     wrong: list[tuple[dict[tuple[str, int], int | GroupOffset], str | ConsumerGroup]] = [
         ({("in", 0): 5}, ""),
@@ -293,7 +300,8 @@ def test_kp14_the_arguments_of_offsets_are_checked(producer: Producer) -> None:
     producer.commit_transaction()
 
 
-def test_kp14_offsets_are_committed_with_the_transaction(cluster: ScriptedCluster, producer: Producer) -> None:
+@pytest.mark.covers("KP14")
+def test_offsets_are_committed_with_the_transaction(cluster: ScriptedCluster, producer: Producer) -> None:
     with producer.transaction():
         producer.send_offsets_to_transaction({("in", 0): 5, ("in", 1): GroupOffset(7, 2, "note")}, "readers")
     assert [name for name in cluster.names if name in ("group", "offsets", "commit")] == ["group", "offsets", "commit"]
@@ -301,7 +309,8 @@ def test_kp14_offsets_are_committed_with_the_transaction(cluster: ScriptedCluste
         producer.send_offsets_to_transaction({("in", 0): 6}, "readers")
 
 
-def test_kp14_threads_that_send_offsets_at_once_send_their_own(cluster: ScriptedCluster, producer: Producer) -> None:
+@pytest.mark.covers("KP14")
+def test_threads_that_send_offsets_at_once_send_their_own(cluster: ScriptedCluster, producer: Producer) -> None:
     producer.begin_transaction()
     cluster.holding_apis.add("group")
     first = Runner(lambda: producer.send_offsets_to_transaction({("in", 0): 5}, "readers"))
@@ -317,7 +326,8 @@ def test_kp14_threads_that_send_offsets_at_once_send_their_own(cluster: Scripted
     ]  # fmt: skip
 
 
-def test_kp12_tm33_a_prepared_producer_refuses_all_but_its_owner(cluster: ScriptedCluster) -> None:
+@pytest.mark.covers("KP12", "TM33")
+def test_a_prepared_producer_refuses_all_but_its_owner(cluster: ScriptedCluster) -> None:
     producer = transactional(cluster)
     transactions = transactions_of(producer)
     transactions.begin_deferred()
@@ -424,8 +434,9 @@ def test_a_producer_without_an_id_has_no_transactions_and_imports_nothing_for_th
             call()
 
 
+@pytest.mark.covers("KP1")
 @pytest.mark.parametrize("options", [{"acks": "1"}, {"retries": 0}, {"enable_idempotence": False}])
-def test_kp1_transactions_need_idempotence(cluster: ScriptedCluster, options: dict[str, object]) -> None:
+def test_transactions_need_idempotence(cluster: ScriptedCluster, options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"transactional\.id needs"):
         transactional(cluster, **options)
 

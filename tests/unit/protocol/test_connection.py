@@ -101,6 +101,7 @@ def test_our_name_and_version_are_such_that_a_broker_takes_them() -> None:
     assert importlib.metadata.version("pyproducer") == SOFTWARE_VERSION
 
 
+@pytest.mark.covers("NW8")
 @pytest.mark.parametrize(
     ("ranges", "again"),
     [
@@ -112,7 +113,7 @@ def test_our_name_and_version_are_such_that_a_broker_takes_them() -> None:
         ({18: (-5, -3)}, 0),
     ],
 )
-def test_nw8_error_35_is_followed_by_the_brokers_newest_version(ranges: dict[int, tuple[int, int]], again: int) -> None:
+def test_error_35_is_followed_by_the_brokers_newest_version(ranges: dict[int, tuple[int, int]], again: int) -> None:
     connection, request = started()
     feed(connection, answer(request, versions_body(ranges, error_code=35), version=0))
     (second,) = asked(connection)
@@ -121,8 +122,9 @@ def test_nw8_error_35_is_followed_by_the_brokers_newest_version(ranges: dict[int
     assert connection.state is ConnectionState.READY
 
 
+@pytest.mark.covers("NW8")
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\xff\xff\xff\xff", b"\0\0\x02\0\x12", b"\0\x23", bytes(40)])
-def test_nw8_a_body_that_cannot_be_read_is_followed_by_version_0(body: bytes) -> None:
+def test_a_body_that_cannot_be_read_is_followed_by_version_0(body: bytes) -> None:
     connection, request = started()
     frame = request.correlation_id.to_bytes(4, "big") + body
     feed(connection, len(frame).to_bytes(4, "big") + frame)
@@ -132,7 +134,8 @@ def test_nw8_a_body_that_cannot_be_read_is_followed_by_version_0(body: bytes) ->
     assert connection.version_of(METADATA) == 5
 
 
-def test_nw8_a_broker_that_refuses_every_version_ends_the_connection() -> None:
+@pytest.mark.covers("NW8")
+def test_a_broker_that_refuses_every_version_ends_the_connection() -> None:
     connection, request = started()
     for _ in range(2):
         feed(connection, answer(request, versions_body({}, error_code=35), version=0))
@@ -152,7 +155,8 @@ def test_a_version_0_body_that_cannot_be_read_ends_the_connection() -> None:
     assert isinstance(connection.fault, RemoteProtocolError)
 
 
-def test_nw6_another_error_of_api_versions_ends_the_connection() -> None:
+@pytest.mark.covers("NW6")
+def test_another_error_of_api_versions_ends_the_connection() -> None:
     connection, request = started()
     feed(connection, answer(request, versions_body({}, error_code=58)))
     assert isinstance(connection.fault, BrokerError)
@@ -168,6 +172,7 @@ def test_a_first_answer_to_something_else_ends_the_connection() -> None:
 # Versions
 
 
+@pytest.mark.covers("AV1")
 @pytest.mark.parametrize(
     ("api", "theirs", "version"),
     [
@@ -181,12 +186,13 @@ def test_a_first_answer_to_something_else_ends_the_connection() -> None:
         (CREATE_TOPICS, (0, 2), 2),
     ],
 )
-def test_av1_the_newest_version_in_common_is_used(api: AnyApi, theirs: tuple[int, int], version: int) -> None:
+def test_the_newest_version_in_common_is_used(api: AnyApi, theirs: tuple[int, int], version: int) -> None:
     connection = negotiated({api.key: theirs})
     assert connection.version_of(api) == version
     assert connection.send(api, (None, 1, 1, ()) if api is PRODUCE else ((), 1, False, False), "tag") == version
 
 
+@pytest.mark.covers("AV1")
 @pytest.mark.parametrize(
     ("ranges", "message"),
     [
@@ -195,7 +201,7 @@ def test_av1_the_newest_version_in_common_is_used(api: AnyApi, theirs: tuple[int
         ({3: (0, 9)}, "does not support Produce"),
     ],
 )
-def test_av1_no_version_in_common_is_an_error_that_names_both_ranges(
+def test_no_version_in_common_is_an_error_that_names_both_ranges(
     ranges: dict[int, tuple[int, int]], message: str
 ) -> None:
     connection = negotiated(ranges)
@@ -204,7 +210,8 @@ def test_av1_no_version_in_common_is_an_error_that_names_both_ranges(
     assert (connection.in_flight, connection.outgoing(), connection.state) == (0, [], ConnectionState.READY)
 
 
-def test_lb4_zstd_goes_to_no_broker_that_does_not_know_it() -> None:
+@pytest.mark.covers("LB4")
+def test_zstd_goes_to_no_broker_that_does_not_know_it() -> None:
     connection = negotiated({0: (0, 6)})
     with pytest.raises(
         UnsupportedVersion, match=r"with zstd \(kafka\.compression\.type\).* 0 to 6, this package 7 to 12"

@@ -168,8 +168,9 @@ def test_text_that_is_not_utf8_is_refused() -> None:
         decode_request(memoryview(frame.replace(b"client", b"\xff\xfe\xfd\xfc\xfb\xfa")))
 
 
+@pytest.mark.covers("SEC32")
 @pytest.mark.parametrize(("version", "null"), [(0, b"\xff\xff\xff\xff"), (2, b"\0")])
-def test_sec32_bytes_that_may_not_be_null_are_refused(version: int, null: bytes) -> None:
+def test_bytes_that_may_not_be_null_are_refused(version: int, null: bytes) -> None:
     """Of a login, where a missing answer is none; the records of a Produce may be null."""
     whole = b"".join(
         encode_response(SASL_AUTHENTICATE, version, 1, messages.SaslAuthenticateResponse(0, None, b"proof"))

@@ -61,7 +61,8 @@ def fault_of(connection: Connection[str], body: tuple[object, ...]) -> PyProduce
 # Captured from Kafka 4.3.0, client id `lab`; correlation ids are ours, which begin with ApiVersions
 
 
-def test_sec13_the_frames_are_those_of_a_real_broker() -> None:
+@pytest.mark.covers("SEC13")
+def test_the_frames_are_those_of_a_real_broker() -> None:
     login = ScriptedLogin()
     connection = greeted(login)
     sent = b"".join(connection.outgoing())
@@ -78,7 +79,8 @@ def test_sec13_the_frames_are_those_of_a_real_broker() -> None:
     )
 
 
-def test_sec13_authenticate_1_is_used_where_2_is_not() -> None:
+@pytest.mark.covers("SEC13")
+def test_authenticate_1_is_used_where_2_is_not() -> None:
     connection = greeted(ScriptedLogin(), MODERN | {36: (0, 1)})
     reply(connection, TAKEN)
     sent = b"".join(connection.outgoing())
@@ -87,7 +89,8 @@ def test_sec13_authenticate_1_is_used_where_2_is_not() -> None:
     assert (connection.state, connection.session_lifetime_ms) == (ConnectionState.READY, 0)
 
 
-def test_sec16_brokers_without_authenticate_get_handshake_0_and_bare_tokens() -> None:
+@pytest.mark.covers("SEC16")
+def test_brokers_without_authenticate_get_handshake_0_and_bare_tokens() -> None:
     login = ScriptedLogin((b"first", b"final"), "SCRAM-SHA-512", proof=b"v=signature")
     connection = greeted(login, OLD)
     (handshake,) = asked(connection)
@@ -105,14 +108,16 @@ def test_sec16_brokers_without_authenticate_get_handshake_0_and_bare_tokens() ->
     assert send_metadata(connection, "tag").version == 2
 
 
-def test_sec16_a_broker_that_knows_no_handshake_is_too_old() -> None:
+@pytest.mark.covers("SEC16")
+def test_a_broker_that_knows_no_handshake_is_too_old() -> None:
     connection: Connection[str] = Connection("lab", credentials=ScriptedLogin())
     connection.start()
     feed(connection, answer(asked(connection)[0], versions_body({3: (0, 2), 36: (0, 2)})))
     assert isinstance(connection.fault, UnsupportedVersion)
 
 
-def test_sec13_the_login_is_one_message_at_a_time() -> None:
+@pytest.mark.covers("SEC13")
+def test_the_login_is_one_message_at_a_time() -> None:
     login = ScriptedLogin((b"first", b"final"), "SCRAM-SHA-512", proof=b"v=signature")
     connection = greeted(login)
     (handshake,) = asked(connection)
@@ -129,7 +134,8 @@ def test_sec13_the_login_is_one_message_at_a_time() -> None:
 # Refusals
 
 
-def test_sec24_a_mechanism_that_is_off_is_named_beside_those_that_are_on() -> None:
+@pytest.mark.covers("SEC24")
+def test_a_mechanism_that_is_off_is_named_beside_those_that_are_on() -> None:
     refusal = messages.SaslHandshakeResponse(33, ("SCRAM-SHA-512", "OAUTH\nBEARER"))
     fault = fault_of(greeted(ScriptedLogin()), refusal)
     assert isinstance(fault, AuthenticationFailed)
@@ -137,21 +143,24 @@ def test_sec24_a_mechanism_that_is_off_is_named_beside_those_that_are_on() -> No
     assert "does not take the mechanism PLAIN here, but SCRAM-SHA-512, OAUTH\\nBEARER" in str(fault)
 
 
-def test_sec23_a_listener_without_sasl_is_named() -> None:
+@pytest.mark.covers("SEC23")
+def test_a_listener_without_sasl_is_named() -> None:
     fault = fault_of(greeted(ScriptedLogin()), messages.SaslHandshakeResponse(34, ()))
     assert isinstance(fault, AuthenticationFailed)
     assert fault.fatal
     assert "set kafka.security.protocol to SSL or PLAINTEXT" in str(fault)
 
 
+@pytest.mark.covers("SEC24")
 @pytest.mark.parametrize("code", [34, 35, -1, 77])
-def test_sec24_other_refusals_of_the_handshake_name_their_code(code: int) -> None:
+def test_other_refusals_of_the_handshake_name_their_code(code: int) -> None:
     fault = fault_of(greeted(ScriptedLogin()), messages.SaslHandshakeResponse(code, ("PLAIN",)))
     assert isinstance(fault, AuthenticationFailed)
     assert f"({code})" in str(fault)
 
 
-def test_sec25_a_refused_user_is_named_with_mechanism_and_the_brokers_text_in_safe_letters() -> None:
+@pytest.mark.covers("SEC25")
+def test_a_refused_user_is_named_with_mechanism_and_the_brokers_text_in_safe_letters() -> None:
     connection = greeted(ScriptedLogin(given_by="username and password in kafka.sasl.jaas.config"))
     reply(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(58, "no\x1b[2J " + "x" * 400))
@@ -175,7 +184,8 @@ class Explaining(ScriptedLogin):
             raise AuthenticationFailed(f"{refused} The token ended.", fatal=False) from None
 
 
-def test_sec19_a_refusal_is_thrown_into_the_mechanism_which_may_know_more() -> None:
+@pytest.mark.covers("SEC19")
+def test_a_refusal_is_thrown_into_the_mechanism_which_may_know_more() -> None:
     connection = greeted(Explaining(mechanism="OAUTHBEARER"))
     reply(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(58, "expired"))
@@ -185,7 +195,8 @@ def test_sec19_a_refusal_is_thrown_into_the_mechanism_which_may_know_more() -> N
     assert str(fault).endswith("The token ended.")
 
 
-def test_sec25_an_error_that_passes_is_not_fatal() -> None:
+@pytest.mark.covers("SEC25")
+def test_an_error_that_passes_is_not_fatal() -> None:
     connection = greeted(ScriptedLogin(user="", mechanism="OAUTHBEARER"))
     reply(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(7, None))
@@ -197,7 +208,8 @@ def test_sec25_an_error_that_passes_is_not_fatal() -> None:
 # Peers that do not keep to the order
 
 
-def test_sec32_success_before_the_proof_is_no_success() -> None:
+@pytest.mark.covers("SEC32")
+def test_success_before_the_proof_is_no_success() -> None:
     connection = greeted(ScriptedLogin((b"first", b"final"), "SCRAM-SHA-512", proof=b"v="))
     reply(connection, TAKEN)
     fault = fault_of(connection, says(b""))
@@ -207,16 +219,18 @@ def test_sec32_success_before_the_proof_is_no_success() -> None:
     assert connection.outgoing() == []
 
 
-def test_sec32_a_wrong_proof_is_no_success() -> None:
+@pytest.mark.covers("SEC32")
+def test_a_wrong_proof_is_no_success() -> None:
     connection = greeted(ScriptedLogin((b"first", b"final"), "SCRAM-SHA-512", proof=b"v="))
     reply(connection, TAKEN)
     reply(connection, says(b"challenge"))
     assert isinstance(fault_of(connection, says(b"v=other")), AuthenticationFailed)
 
 
+@pytest.mark.covers("SEC31")
 @pytest.mark.parametrize("frame", ["7fffffff", "ffffffff", "80000000", f"{MAX_BYTES_BEFORE_OPEN + 1:08x}"])
 @pytest.mark.parametrize("step", ["versions", "handshake", "authenticate"])
-def test_sec31_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame: str) -> None:
+def test_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame: str) -> None:
     connection: Connection[str] = Connection("lab", credentials=ScriptedLogin())
     connection.start()
     if step != "versions":
@@ -228,15 +242,17 @@ def test_sec31_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame
     assert connection.state is ConnectionState.CLOSED
 
 
-def test_sec31_after_the_login_answers_may_be_long() -> None:
+@pytest.mark.covers("SEC31")
+def test_after_the_login_answers_may_be_long() -> None:
     connection = logged_in()
     request = send_metadata(connection, "tag")
     feed(connection, (MAX_BYTES_BEFORE_OPEN + 1).to_bytes(4, "big") + request.correlation_id.to_bytes(4, "big"))
     assert connection.fault is None
 
 
+@pytest.mark.covers("SEC32")
 @pytest.mark.parametrize("step", ["handshake", "authenticate"])
-def test_sec32_an_answer_to_another_request_ends_the_login(step: str) -> None:
+def test_an_answer_to_another_request_ends_the_login(step: str) -> None:
     connection = greeted(ScriptedLogin())
     if step == "authenticate":
         reply(connection, TAKEN)
@@ -247,8 +263,9 @@ def test_sec32_an_answer_to_another_request_ends_the_login(step: str) -> None:
     assert request.api.name in str(connection.fault)
 
 
+@pytest.mark.covers("SEC32")
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\xff\xff\xff\xff"])
-def test_sec32_an_answer_that_cannot_be_read_ends_the_login(body: bytes) -> None:
+def test_an_answer_that_cannot_be_read_ends_the_login(body: bytes) -> None:
     connection = greeted(ScriptedLogin())
     (request,) = asked(connection)
     frame = request.correlation_id.to_bytes(4, "big") + body
@@ -257,7 +274,8 @@ def test_sec32_an_answer_that_cannot_be_read_ends_the_login(body: bytes) -> None
     assert isinstance(connection.fault, RemoteProtocolError)
 
 
-def test_sec32_an_answer_too_many_ends_the_connection() -> None:
+@pytest.mark.covers("SEC32")
+def test_an_answer_too_many_ends_the_connection() -> None:
     connection = greeted(ScriptedLogin())
     reply(connection, TAKEN)
     (request,) = asked(connection)
@@ -266,7 +284,8 @@ def test_sec32_an_answer_too_many_ends_the_connection() -> None:
     assert "without a request" in str(connection.fault)
 
 
-def test_sec34_the_login_may_come_byte_by_byte() -> None:
+@pytest.mark.covers("SEC34")
+def test_the_login_may_come_byte_by_byte() -> None:
     login = ScriptedLogin()
     connection: Connection[str] = Connection("lab", credentials=login)
     connection.start()
@@ -281,7 +300,8 @@ def test_sec34_the_login_may_come_byte_by_byte() -> None:
 # Login anew (KIP-368)
 
 
-def test_sec28_a_reauthentication_comes_after_the_requests_in_flight() -> None:
+@pytest.mark.covers("SEC28")
+def test_a_reauthentication_comes_after_the_requests_in_flight() -> None:
     login = ScriptedLogin()
     connection = logged_in(login, lifetime=1000)
     requests = [send_metadata(connection, tag) for tag in "abc"]
@@ -303,7 +323,8 @@ def test_sec28_a_reauthentication_comes_after_the_requests_in_flight() -> None:
     assert [response.tag for response in feed(connection, answer(request, messages.MetadataResponse()))] == ["d"]
 
 
-def test_sec28_a_reauthentication_with_an_early_response_ends_the_connection() -> None:
+@pytest.mark.covers("SEC28")
+def test_a_reauthentication_with_an_early_response_ends_the_connection() -> None:
     connection = logged_in()
     request = send_metadata(connection, "a")
     connection.reauthenticate(ScriptedLogin())
@@ -314,7 +335,8 @@ def test_sec28_a_reauthentication_with_an_early_response_ends_the_connection() -
     assert request.correlation_id < handshake.correlation_id
 
 
-def test_sec30_a_refused_reauthentication_returns_what_was_in_flight() -> None:
+@pytest.mark.covers("SEC30")
+def test_a_refused_reauthentication_returns_what_was_in_flight() -> None:
     connection = logged_in()
     connection.reauthenticate(ScriptedLogin())
     reply(connection, TAKEN)
@@ -323,7 +345,8 @@ def test_sec30_a_refused_reauthentication_returns_what_was_in_flight() -> None:
     assert "Cannot change principals" in str(fault)
 
 
-def test_sec23_a_connection_knows_whether_its_first_request_was_answered() -> None:
+@pytest.mark.covers("SEC23")
+def test_a_connection_knows_whether_its_first_request_was_answered() -> None:
     connection = logged_in()
     assert not connection.awaits_first_response
     first, second = send_metadata(connection, "a"), send_metadata(connection, "b")

@@ -69,8 +69,9 @@ def test_sealing_gives_the_golden_bytes_but_for_the_leader_epoch(golden: bytes, 
     assert bytes(batch[:12]) + bytes(4) + bytes(batch[16:]) == golden
 
 
+@pytest.mark.covers("RB2", "RB5")
 @pytest.mark.parametrize(("golden", "sizes"), [(G1, (15, 16)), (G2, (8,))], ids=["G1", "G2"])
-def test_rb2_rb5_a_batch_is_its_header_and_its_records(golden: bytes, sizes: tuple[int, ...]) -> None:
+def test_a_batch_is_its_header_and_its_records(golden: bytes, sizes: tuple[int, ...]) -> None:
     header = read_header(golden)
     assert header.records_count == len(sizes)
     assert header.size == HEADER_SIZE + sum(sizes) == len(golden)
@@ -82,7 +83,8 @@ def test_rb2_rb5_a_batch_is_its_header_and_its_records(golden: bytes, sizes: tup
     assert (foreign.size_in_bytes, foreign.magic, foreign.crc) == (len(golden), 2, header.crc)
 
 
-def test_rb3_a_sealed_batch_is_sealed_again_with_other_numbers() -> None:
+@pytest.mark.covers("RB3")
+def test_a_sealed_batch_is_sealed_again_with_other_numbers() -> None:
     batch = memoryview(bytearray(G1))
     write_header(
         batch,
@@ -99,8 +101,9 @@ def test_rb3_a_sealed_batch_is_sealed_again_with_other_numbers() -> None:
     assert [record.value for record in foreign] == [b"value", b"v2"]
 
 
+@pytest.mark.covers("RB4")
 @pytest.mark.parametrize("sequence", [0, 2**31 - 3, 2**31 - 1])
-def test_rb4_every_sequence_fits(sequence: int) -> None:
+def test_every_sequence_fits(sequence: int) -> None:
     batch = memoryview(bytearray(G1))
     write_header(
         batch, records_count=2, base_timestamp=NOW, max_timestamp=NOW, producer_id=2**63 - 1, base_sequence=sequence
@@ -109,7 +112,8 @@ def test_rb4_every_sequence_fits(sequence: int) -> None:
     assert (header.producer_id, header.base_sequence) == (2**63 - 1, sequence)
 
 
-def test_rb13_base_offset_and_leader_epoch_leave_the_crc_valid() -> None:
+@pytest.mark.covers("RB13")
+def test_base_offset_and_leader_epoch_leave_the_crc_valid() -> None:
     batch = memoryview(bytearray(G1))
     assign_base_offset(batch, 2**40, 17)
     header = read_header(batch)
@@ -118,8 +122,9 @@ def test_rb13_base_offset_and_leader_epoch_leave_the_crc_valid() -> None:
     assert [record.offset for record in MemoryRecords(bytes(batch)).next_batch()] == [2**40, 2**40 + 1]
 
 
+@pytest.mark.covers("RB11")
 @pytest.mark.parametrize("position", range(21, len(G1)))
-def test_rb11_every_flipped_bit_after_the_crc_is_found(position: int) -> None:
+def test_every_flipped_bit_after_the_crc_is_found(position: int) -> None:
     batch = bytearray(G1)
     batch[position] ^= 0x10
     header = read_header(batch)
@@ -127,29 +132,33 @@ def test_rb11_every_flipped_bit_after_the_crc_is_found(position: int) -> None:
         check_crc(header, memoryview(batch))
 
 
+@pytest.mark.covers("RB6", "LS1")
 @pytest.mark.parametrize("size", [0, 1, 12, 60])
-def test_rb6_ls1_fewer_bytes_than_a_header_are_an_error(size: int) -> None:
+def test_fewer_bytes_than_a_header_are_an_error(size: int) -> None:
     with pytest.raises(CorruptRecord, match=f"needs 61 header bytes, {size} are there"):
         read_header(G1[:size])
 
 
+@pytest.mark.covers("LS1")
 @pytest.mark.parametrize("magic", [0, 1, 3, 255])
-def test_ls1_another_magic_is_an_error(magic: int) -> None:
+def test_another_magic_is_an_error(magic: int) -> None:
     batch = bytearray(b"x" * 7 + G1)
     batch[7 + 16] = magic
     with pytest.raises(CorruptRecord, match=r"at byte 7 has magic -?\d+; only 2"):
         read_header(batch, 7)
 
 
+@pytest.mark.covers("RB6")
 @pytest.mark.parametrize("length", [-1, 0, 48])
-def test_rb6_a_length_that_does_not_cover_the_header_is_an_error(length: int) -> None:
+def test_a_length_that_does_not_cover_the_header_is_an_error(length: int) -> None:
     batch = bytearray(G1)
     batch[8:12] = length.to_bytes(4, "big", signed=True)
     with pytest.raises(CorruptRecord, match=f"claims {length} bytes, less than its header"):
         read_header(batch)
 
 
-def test_rb1_a_batch_without_records_is_its_header() -> None:
+@pytest.mark.covers("RB1")
+def test_a_batch_without_records_is_its_header() -> None:
     batch = memoryview(bytearray(HEADER_SIZE))
     write_header(batch, records_count=0, base_timestamp=-1, max_timestamp=-1)
     header = read_header(batch)
@@ -165,12 +174,14 @@ def test_batches_walks_over_all_of_them(kind: type) -> None:
         check_crc(header, view)
 
 
+@pytest.mark.covers("LS1")
 @pytest.mark.parametrize("cut", [1, 30, 60, 61, len(G2) - 1])
-def test_ls1_an_incomplete_last_batch_is_left_out(cut: int) -> None:
+def test_an_incomplete_last_batch_is_left_out(cut: int) -> None:
     assert [bytes(view) for _, view in batches(G1 + G2[:cut])] == [G1]
 
 
-def test_ls1_garbage_between_batches_is_an_error() -> None:
+@pytest.mark.covers("LS1")
+def test_garbage_between_batches_is_an_error() -> None:
     with pytest.raises(CorruptRecord):
         list(batches(G1 + bytes(100) + G2))
 
@@ -201,19 +212,22 @@ def producer_batch(base_sequence: int, records: int) -> memoryview:
     return batch
 
 
+@pytest.mark.covers("RB4")
 @pytest.mark.parametrize(
     ("base", "records", "last"),
     [(0, 1, 0), (5, 10, 14), (MAX_SEQUENCE - 2, 3, MAX_SEQUENCE), (MAX_SEQUENCE - 2, 4, 0)],
 )
-def test_rb4_sequences_wrap_around(base: int, records: int, last: int) -> None:
+def test_sequences_wrap_around(base: int, records: int, last: int) -> None:
     assert read_header(producer_batch(base, records)).last_sequence == last
 
 
-def test_rb4_no_sequence_stays_none() -> None:
+@pytest.mark.covers("RB4")
+def test_no_sequence_stays_none() -> None:
     assert read_header(producer_batch(-1, 3)).last_sequence == -1
 
 
-def test_rb16_control_transaction_and_delete_horizon_are_read_from_the_attributes() -> None:
+@pytest.mark.covers("RB16")
+def test_control_transaction_and_delete_horizon_are_read_from_the_attributes() -> None:
     attributes = batch_attributes(codec=4, transactional=True, delete_horizon=True) | 0x20
     assert attributes == 0x74
     batch = memoryview(bytearray(HEADER_SIZE))
@@ -224,6 +238,7 @@ def test_rb16_control_transaction_and_delete_horizon_are_read_from_the_attribute
     assert (plain.codec, plain.is_transactional, plain.is_control, plain.delete_horizon) == (0, False, False, None)
 
 
+@pytest.mark.covers("RB18")
 @pytest.mark.parametrize(
     ("sequence", "records", "expected"),
     [
@@ -235,5 +250,5 @@ def test_rb16_control_transaction_and_delete_horizon_are_read_from_the_attribute
         (10, -10, 0),
     ],
 )
-def test_rb18_sequences_go_round_both_ways(sequence: int, records: int, expected: int) -> None:
+def test_sequences_go_round_both_ways(sequence: int, records: int, expected: int) -> None:
     assert add_to_sequence(sequence, records) == expected

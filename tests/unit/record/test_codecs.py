@@ -100,32 +100,36 @@ def test_other_implementations_read_and_are_read(codec: Codec, sample: str) -> N
         assert decompress(codec, encode(data), LIMIT) == data
 
 
+@pytest.mark.covers("LZ1")
 @pytest.mark.parametrize(
     ("codec", "levels"),
     [(Codec.GZIP, (-1, 1, 3, 4, 9)), (Codec.LZ4, (1, 9, 10, 12, 17)), (Codec.ZSTD, (-131072, -1, 1, 3, 19, 22))],
 )
 @pytest.mark.usefixtures("_gzip_engine")
-def test_lz1_every_level_gives_what_any_reader_unpacks(codec: Codec, levels: tuple[int, ...]) -> None:
+def test_every_level_gives_what_any_reader_unpacks(codec: Codec, levels: tuple[int, ...]) -> None:
     packed = {level: bytes(Compressor(codec, level).compress(TEXT)) for level in levels}
     assert {FOREIGN_DECODERS[codec](data) for data in packed.values()} == {TEXT}
     assert len(packed[levels[-1]]) < len(packed[levels[0]])
 
 
-def test_lz1_level_9_is_fast_and_every_other_one_packs_harder() -> None:
+@pytest.mark.covers("LZ1")
+def test_level_9_is_fast_and_every_other_one_packs_harder() -> None:
     """As in Java, where 9 is the default and means the fast compressor."""
     sizes = {level: len(Compressor(Codec.LZ4, level).compress(TEXT)) for level in (3, 8, 9, 10)}
     assert Compressor(Codec.LZ4).level == 9
     assert sizes[9] > sizes[3] >= sizes[8] >= sizes[10]
 
 
-def test_lz1_framing_is_javas() -> None:
+@pytest.mark.covers("LZ1")
+def test_framing_is_javas() -> None:
     frame = bytes(Compressor(Codec.LZ4).compress(TEXT))
     assert frame[:7].hex() == "04224d18604082", "version 1, independent blocks of 64 KiB, no sums, no size"
     assert frame[-4:] == bytes(4)
     assert lz4.frame.get_frame_info(frame)["block_linked"] is False
 
 
-def test_lz1_framing_of_v0_has_the_wrong_checksum_and_is_read_by_who_knows() -> None:
+@pytest.mark.covers("LZ1")
+def test_framing_of_v0_has_the_wrong_checksum_and_is_read_by_who_knows() -> None:
     frame = bytes(Compressor(Codec.LZ4).compress(TEXT))
     wrong = lz4_frame.with_v0_checksum(frame)
     assert wrong[:7].hex() == "04224d1860401a"
@@ -137,6 +141,7 @@ def test_lz1_framing_of_v0_has_the_wrong_checksum_and_is_read_by_who_knows() -> 
         decompress(Codec.LZ4, wrong, LIMIT)
 
 
+@pytest.mark.covers("LZ1")
 @pytest.mark.parametrize(
     ("options", "check"),
     [
@@ -146,7 +151,7 @@ def test_lz1_framing_of_v0_has_the_wrong_checksum_and_is_read_by_who_knows() -> 
         ({"block_checksum": True}, False),
     ],
 )
-def test_lz1_sums_are_checked(options: dict[str, bool], check: bool) -> None:
+def test_sums_are_checked(options: dict[str, bool], check: bool) -> None:
     noise = SAMPLES["noise"]  # stored blocks: only a sum can tell
     frame = bytearray(lz4.frame.compress(noise, store_size=False, block_linked=False, **options))
     assert decompress(Codec.LZ4, frame, LIMIT, check_lz4_header=check) == noise
@@ -158,6 +163,7 @@ def test_lz1_sums_are_checked(options: dict[str, bool], check: bool) -> None:
 LZ4_FRAME = bytes(Compressor(Codec.LZ4).compress(TEXT))
 
 
+@pytest.mark.covers("LZ1")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -177,7 +183,7 @@ LZ4_FRAME = bytes(Compressor(Codec.LZ4).compress(TEXT))
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_lz1_damaged_frames_are_named(data: bytes, reason: str) -> None:
+def test_damaged_frames_are_named(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecord, match=reason):
         decompress(Codec.LZ4, data, LIMIT)
 
@@ -290,8 +296,9 @@ def test_zstd_that_declares_to_be_empty_is_looked_at(data: bytes) -> None:
         decompress(Codec.ZSTD, data, LIMIT)
 
 
+@pytest.mark.covers("LZ4")
 @pytest.mark.parametrize("check", [True, False])
-def test_lz4_that_packs_better_than_its_first_buffer_is_unpacked_in_steps(check: bool) -> None:
+def test_that_packs_better_than_its_first_buffer_is_unpacked_in_steps(check: bool) -> None:
     data = bytes(3 << 20) + TEXT[:10_000]
     frame = bytes(Compressor(Codec.LZ4).compress(data))
     assert len(data) > 100 * len(frame)

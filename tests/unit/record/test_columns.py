@@ -122,8 +122,9 @@ def test_a_partition_column_of_nulls_only_makes_no_choice() -> None:
     assert read(value=array(["v"], pa.string()), partition=array([None], pa.int32())).partitions is None
 
 
+@pytest.mark.covers("KP15")
 @pytest.mark.parametrize("partition", [-1, -7, -(2**31)])
-def test_kp15_a_negative_partition_is_named_by_topic_and_row(partition: int) -> None:
+def test_a_negative_partition_is_named_by_topic_and_row(partition: int) -> None:
     with pytest.raises(
         RecordError, match=rf"partition {partition} is negative \(topic 't', row 12 of the task\); null"
     ):

@@ -51,6 +51,7 @@ def test_markers_of_every_type_are_left_out(kind: int) -> None:
     assert offsets(data + batch(4, 1)) == [4]
 
 
+@pytest.mark.covers("RB16")
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -60,7 +61,7 @@ def test_markers_of_every_type_are_left_out(kind: int) -> None:
         (b"", "ends inside its record length"),
     ],
 )
-def test_rb16_a_control_batch_without_a_marker(body: bytes, reason: str) -> None:
+def test_a_control_batch_without_a_marker(body: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecord, match=f"offset 3: .*{reason}"):
         offsets(batch(3, 1, TRANSACTIONAL | CONTROL, body))
 
@@ -77,7 +78,8 @@ def test_a_marker_is_read_up_to_its_key() -> None:
     assert offsets(batch(3, 1, TRANSACTIONAL | CONTROL, body) + batch(4, 1)) == [4]
 
 
-def test_rb16_control_batches_without_and_with_several_markers() -> None:
+@pytest.mark.covers("RB16")
+def test_control_batches_without_and_with_several_markers() -> None:
     """Compaction takes the marker and keeps the header; a KRaft quorum writes several markers in one batch (KIP-853)."""
     taken = batch(3, 1, TRANSACTIONAL | CONTROL, b"", records=0)
     kinds = (ControlType.SNAPSHOT_HEADER, ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS)

@@ -66,8 +66,9 @@ GOLDEN = {
 """Markers in the logs of real brokers, and which of Kafka's versions wrote them."""
 
 
+@pytest.mark.covers("MB6")
 @pytest.mark.parametrize("name", GOLDEN)
-def test_mb6_an_end_marker_has_kafkas_bytes_in_a_transactional_control_batch(name: str) -> None:
+def test_an_end_marker_has_kafkas_bytes_in_a_transactional_control_batch(name: str) -> None:
     golden = bytes.fromhex(GOLDEN[name])
     header = read_header(golden)
     assert (header.is_transactional, header.is_control) == (True, True)

@@ -48,12 +48,13 @@ def refusal(record: bytes) -> str:
     return reason
 
 
+@pytest.mark.covers("DR1", "DR19")
 @pytest.mark.parametrize(
     ("key", "value", "headers"),
     [(b"hi", b"there", []), (None, b"there", []), (b"hi", None, []), (None, None, []), (b"hi", b"there", HEADERS)],
 )
 @pytest.mark.parametrize("sequence", [723, -1])
-def test_dr1_dr19_a_record_is_read_as_written_with_a_sequence_and_without(
+def test_a_record_is_read_as_written_with_a_sequence_and_without(
     key: bytes | None, value: bytes | None, headers: list[Header], sequence: int
 ) -> None:
     producer = BatchProducer() if sequence < 0 else BatchProducer(5, 0, sequence)
@@ -69,10 +70,11 @@ def test_dr1_dr19_a_record_is_read_as_written_with_a_sequence_and_without(
     assert read_header(data).last_sequence == (-1 if sequence < 0 else sequence + OFFSET)
 
 
+@pytest.mark.covers("DR2", "DR3")
 @pytest.mark.parametrize(
     ("count", "reason"), [(4, "ends inside its header"), (8, "header"), (2, "bytes more than its fields have")]
 )
-def test_dr2_dr3_a_header_count_too_high_or_too_low(count: int, reason: str) -> None:
+def test_a_header_count_too_high_or_too_low(count: int, reason: str) -> None:
     entries = b"".join(
         zigzag(len(name.encode())) + name.encode() + (NULL if content is None else zigzag(len(content)) + content)
         for name, content in HEADERS
@@ -82,16 +84,19 @@ def test_dr2_dr3_a_header_count_too_high_or_too_low(count: int, reason: str) -> 
     assert reason in refusal(record_of(bad))
 
 
-def test_dr4_dr5_a_key_longer_than_its_record() -> None:
+@pytest.mark.covers("DR4", "DR5")
+def test_a_key_longer_than_its_record() -> None:
     assert "key length is 105" in refusal(record_of(START + zigzag(105)))
 
 
-def test_dr6_dr7_a_value_longer_than_its_record() -> None:
+@pytest.mark.covers("DR6", "DR7")
+def test_a_value_longer_than_its_record() -> None:
     assert "value length is 105" in refusal(record_of(START + NULL + zigzag(105)))
 
 
+@pytest.mark.covers("DR8", "DR9")
 @pytest.mark.parametrize("count", [-1, 100])
-def test_dr8_dr9_a_header_count_that_cannot_be(count: int) -> None:
+def test_a_header_count_that_cannot_be(count: int) -> None:
     assert f"header count is {count}" in refusal(record_of(START + NULL + NULL + zigzag(count)))
 
 
@@ -115,31 +120,38 @@ def test_as_many_headers_as_the_reader_takes_are_written_and_no_more() -> None:
     assert len(record.headers) == MAX_HEADERS
 
 
-def test_dr10_dr11_a_header_key_longer_than_its_record() -> None:
+@pytest.mark.covers("DR10", "DR11")
+def test_a_header_key_longer_than_its_record() -> None:
     assert "header key length is 105" in refusal(record_of(START + NULL + NULL + zigzag(1) + zigzag(105)))
 
 
-def test_dr12_dr13_a_header_key_that_is_null() -> None:
+@pytest.mark.covers("DR12", "DR13")
+def test_a_header_key_that_is_null() -> None:
     assert "a header key is null" in refusal(record_of(START + NULL + NULL + zigzag(1) + NULL + NULL))
 
 
-def test_dr14_dr15_a_header_value_longer_than_its_record() -> None:
+@pytest.mark.covers("DR14", "DR15")
+def test_a_header_value_longer_than_its_record() -> None:
     entry = zigzag(1) + b"k" + zigzag(105)
     assert "header value length is 105" in refusal(record_of(START + NULL + NULL + zigzag(1) + entry))
 
 
-def test_dr16_a_record_that_ends_before_its_timestamp() -> None:
+@pytest.mark.covers("DR16")
+def test_a_record_that_ends_before_its_timestamp() -> None:
     assert "ends inside its timestamp delta" in refusal(record_of(b"\x00"))
 
 
-def test_dr17_a_record_that_ends_inside_its_timestamp() -> None:
+@pytest.mark.covers("DR17")
+def test_a_record_that_ends_inside_its_timestamp() -> None:
     assert "ends inside its timestamp delta" in refusal(record_of(b"\x00\x80\x80"))
 
 
+@pytest.mark.covers("DR18")
 @pytest.mark.parametrize("delta", [b"\xff" * 10 + b"\x01", b"\xff" * 9 + b"\x02"])
-def test_dr18_a_timestamp_of_more_than_64_bits(delta: bytes) -> None:
+def test_a_timestamp_of_more_than_64_bits(delta: bytes) -> None:
     assert "timestamp delta is a varint" in refusal(record_of(b"\x00" + delta + b"\x00" + NULL + NULL + b"\x00"))
 
 
-def test_dr20_a_record_longer_than_what_is_there() -> None:
+@pytest.mark.covers("DR20")
+def test_a_record_longer_than_what_is_there() -> None:
     assert "record length is 10, 4 bytes are left" in refusal(zigzag(10) + bytes(4))

@@ -77,8 +77,9 @@ def test_messages_of_kafka_python_come_back(
     assert [record.timestamp for record in found] == [START + n if magic else -1 for n in range(len(contents))]
 
 
+@pytest.mark.covers("LR1")
 @BOTH
-def test_lr1_fields_nulls_and_gaps(magic: int) -> None:
+def test_fields_nulls_and_gaps(magic: int) -> None:
     data = (
         message(magic, 5, None, None) + message(magic, 9, b"", b"", timestamp=-1) + message(magic, 10, b"k", b"v" * 9)
     )
@@ -90,8 +91,9 @@ def test_lr1_fields_nulls_and_gaps(magic: int) -> None:
     ]
 
 
+@pytest.mark.covers("LR1")
 @BOTH
-def test_lr1_every_flipped_bit_after_the_crc_is_found(magic: int) -> None:
+def test_every_flipped_bit_after_the_crc_is_found(magic: int) -> None:
     whole = message(magic, 7, b"key", b"value")
     for position in range(16, len(whole)):
         for bit in range(8):
@@ -102,8 +104,9 @@ def test_lr1_every_flipped_bit_after_the_crc_is_found(magic: int) -> None:
     assert records_of(whole[:12] + whole[12:]) == [ConsumerRecord(7, 1000 if magic else -1, b"key", b"value", ())]
 
 
+@pytest.mark.covers("LR1")
 @BOTH
-def test_lr1_equal_records_are_equal_bytes_and_any_other_is_not(magic: int) -> None:
+def test_equal_records_are_equal_bytes_and_any_other_is_not(magic: int) -> None:
     one = message(magic, 7, b"key", b"value")
     assert message(magic, 7, b"key", b"value") == one
     others = [(8, b"key", b"value"), (7, b"kez", b"value"), (7, b"", b"value"), (7, None, b"value"), (7, b"key", None)]
@@ -130,11 +133,13 @@ def test_lb_offsets_in_a_wrapper_are_relative_in_v1_and_absolute_in_v0(codec: Co
     ]
 
 
-def test_lb1_a_wrapper_at_offset_0_starts_there() -> None:
+@pytest.mark.covers("LB1")
+def test_a_wrapper_at_offset_0_starts_there() -> None:
     assert rows(wrapper(1, 0, in_message(1, 0) + in_message(1, 1), Codec.GZIP)) == [(0, 1000, b"k0"), (1, 1000, b"k1")]
 
 
-def test_lb2_a_wrapper_below_its_last_message() -> None:
+@pytest.mark.covers("LB2")
+def test_a_wrapper_below_its_last_message() -> None:
     with pytest.raises(CorruptRecord, match="wrapper message at offset 1: its offset is below 2, the last relative"):
         rows(wrapper(1, 1, in_message(1, 0) + in_message(1, 2), Codec.GZIP))
 
@@ -144,8 +149,9 @@ def test_log_append_time_is_that_of_the_wrapper() -> None:
     assert [time for _, time, _ in rows(wrapper(1, 1, inner, Codec.LZ4, timestamp=99, attributes=8))] == [99, 99]
 
 
+@pytest.mark.covers("LB4")
 @BOTH
-def test_lb4_zstd_is_refused(magic: int) -> None:
+def test_zstd_is_refused(magic: int) -> None:
     with pytest.raises(CorruptRecord, match=f"offset 3: format V{magic} has no zstd"):
         rows(wrapper(magic, 3, in_message(magic, 3), Codec.ZSTD))
 
@@ -216,14 +222,16 @@ def test_rows_before_the_damage_come_first() -> None:
         next(batches)
 
 
+@pytest.mark.covers("LS1")
 @BOTH
-def test_ls1_an_incomplete_message_at_the_end_is_left_out(magic: int) -> None:
+def test_an_incomplete_message_at_the_end_is_left_out(magic: int) -> None:
     whole = in_message(magic, 1) + in_message(magic, 2)
     for cut in range(len(whole) // 2, len(whole)):
         assert [record.offset for record in records_of(whole[:cut])] == [1]
     assert records_of(whole[:10]) == []
 
 
+@pytest.mark.covers("LS1")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -234,14 +242,15 @@ def test_ls1_an_incomplete_message_at_the_end_is_left_out(magic: int) -> None:
         (struct.pack(">qiIb", 3, 100, 0, -1), "magic -1"),
     ],
 )
-def test_ls1_too_small_or_of_no_format(data: bytes, reason: str) -> None:
+def test_too_small_or_of_no_format(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptRecord, match=reason) as caught:
         records_of(data)
     assert caught.value.__dict__["offset"] == 3
 
 
+@pytest.mark.covers("LS1")
 @pytest.mark.parametrize("data", [in_message(1, 3), own_batch(record_bytes())], ids=["message", "batch"])
-def test_ls1_too_large(data: bytes) -> None:
+def test_too_large(data: bytes) -> None:
     assert len(records_of(data, max_size=len(data))) == 1
     with pytest.raises(CorruptRecord, match=f"{len(data) - 13} are allowed"):
         records_of(data, max_size=len(data) - 1)

@@ -230,12 +230,13 @@ def test_the_offset_named_is_that_of_the_bad_record() -> None:
     assert caught.value.__dict__["offset"] == 701
 
 
+@pytest.mark.covers("RB7–RB10")
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize(
     ("claimed", "reason"),
     [(1, "offset 701: 15 bytes are left after the last"), (4, "offset 703: the record ends inside its record length")],
 )
-def test_rb7_to_rb10_fewer_and_more_records_than_claimed(codec: Codec, claimed: int, reason: str) -> None:
+def test_fewer_and_more_records_than_claimed(codec: Codec, claimed: int, reason: str) -> None:
     body = record_bytes() + record_bytes(offset_delta=1) + record_bytes(offset_delta=2, value=b"\x02x")
     batch = own_batch(bytes(Compressor(codec).compress(body)), claimed, attributes=codec)
     with pytest.raises(CorruptRecord, match=reason):
@@ -301,8 +302,9 @@ def test_a_batch_of_more_records_than_are_decoded_at_once(packed: bool) -> None:
             records_of(own_batch(content, claimed, attributes=codec))
 
 
+@pytest.mark.covers("RB17")
 @pytest.mark.parametrize("codec", Codec)
-def test_rb17_piece_by_piece_gives_what_all_at_once_does(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piece_by_piece_gives_what_all_at_once_does(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows at a time, in batches one by one, and the whole log in one go."""
     body = b"".join(
         record_bytes(offset_delta=delta, value=zigzag(delta % 50) + bytes(delta % 50), headers=b"\x02\x02h\x02x")

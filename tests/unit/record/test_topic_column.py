@@ -31,7 +31,8 @@ def test_the_option_overrides_the_column_also_its_nulls() -> None:
     assert (columns.topics, columns.topic_codes) == (("option",), None)
 
 
-def test_kp15_a_null_topic_is_named_by_its_row() -> None:
+@pytest.mark.covers("KP15")
+def test_a_null_topic_is_named_by_its_row() -> None:
     with pytest.raises(RecordError, match="row 1001 of the task has a null topic; fill it, or set the option 'topic'"):
         read(None, first_row=1000, value=array(["v"] * 3, pa.string()), topic=array(["a", None, "b"], pa.string()))
 

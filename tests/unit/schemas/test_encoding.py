@@ -31,11 +31,10 @@ def kernel(request: pytest.FixtureRequest) -> Any:
     return importlib.import_module(f"spark_producer.kernel.{name}")
 
 
+@pytest.mark.covers("COM9")
 @pytest.mark.slow
 @given(st.data(), columns())
-def test_com9_bytes_are_those_of_fastavro(
-    kernel: Any, data: st.DataObject, case: tuple[pa.DataType, list[Any]]
-) -> None:
+def test_bytes_are_those_of_fastavro(kernel: Any, data: st.DataObject, case: tuple[pa.DataType, list[Any]]) -> None:
     kind, rows = case
     schema = avro_schema(kind, "value")
     first = data.draw(st.integers(0, len(rows)))
@@ -50,7 +49,8 @@ def test_an_enum_of_bytes_that_are_no_text_is_unfit() -> None:
     assert mismatched_rows(avro_column(node, column))[0].rows.tolist() == [1]
 
 
-def test_com9_bytes_that_end_with_their_buffer_and_numbers_of_all_lengths(kernel: Any) -> None:
+@pytest.mark.covers("COM9")
+def test_bytes_that_end_with_their_buffer_and_numbers_of_all_lengths(kernel: Any) -> None:
     """Short values are written whole words at a time, behind which the next one comes, or the end."""
     numbers = [sign * (1 << bits) + step for bits in range(63) for sign in (1, -1) for step in (-1, 0)]
     numbers += [2**63 - 1, -(2**63)]
@@ -64,7 +64,8 @@ def test_com9_bytes_that_end_with_their_buffer_and_numbers_of_all_lengths(kernel
             )
 
 
-def test_com9_a_column_of_nulls_holds_little_memory(kernel: Any) -> None:
+@pytest.mark.covers("COM9")
+def test_a_column_of_nulls_holds_little_memory(kernel: Any) -> None:
     kind = pa.struct([("n", pa.int64()), ("t", pa.string())])
     array = as_arrow(kind, [{"n": None, "t": None}] * 9999 + [{"n": 2**62, "t": "x" * 100_000}])
     column = avro_column(plan_of(avro_schema(kind, "value"), kind, "value"), array)
@@ -77,7 +78,8 @@ def test_com9_a_column_of_nulls_holds_little_memory(kernel: Any) -> None:
     assert owner.nbytes <= 2 * data.nbytes + (1 << 16) + 16
 
 
+@pytest.mark.covers("COM9")
 @pytest.mark.parametrize("rows", [[b"a", None], [None, b"a"], [b"a", None, None, b"b"], [None]])
-def test_com9_a_null_row_has_no_bytes_where_the_schema_itself_takes_null(kernel: Any, rows: list[bytes | None]) -> None:
+def test_a_null_row_has_no_bytes_where_the_schema_itself_takes_null(kernel: Any, rows: list[bytes | None]) -> None:
     expected = [None if row is None else PREFIX + b"\x02\x02" + row for row in rows]
     assert encoded(kernel, ["null", "bytes"], pa.array(rows, pa.binary())) == expected

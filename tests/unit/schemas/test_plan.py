@@ -36,6 +36,7 @@ INSTANT = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_500, tzinfo=datetime.U
 COLORS = {"type": "enum", "name": "Color", "symbols": ["red", "green"]}
 
 
+@pytest.mark.covers("COM9")
 @pytest.mark.parametrize(
     ("schema", "kind", "value"),
     [
@@ -58,7 +59,7 @@ COLORS = {"type": "enum", "name": "Color", "symbols": ["red", "green"]}
     ],
     ids=str,
 )
-def test_com9_a_given_schema_decides_the_bytes(schema: Any, kind: pa.DataType, value: Any) -> None:
+def test_a_given_schema_decides_the_bytes(schema: Any, kind: pa.DataType, value: Any) -> None:
     whole = record(("f", schema))
     array: Any = pa.array([{"f": value}] * 3, pa.struct([("f", pa.string() if pa.types.is_dictionary(kind) else kind)]))
     if pa.types.is_dictionary(kind):
@@ -212,7 +213,8 @@ def test_strings_that_are_not_utf8_are_unfit_wherever_they_are() -> None:
     assert unfit(keys, record(("f", {"type": "map", "values": ["null", "long"]}))) == [1]
 
 
-def test_com9_decimals_have_the_length_that_fastavro_gives_them() -> None:
+@pytest.mark.covers("COM9")
+def test_decimals_have_the_length_that_fastavro_gives_them() -> None:
     amounts = {
         edge + step
         for power in range(1, 16)

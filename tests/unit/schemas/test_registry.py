@@ -42,6 +42,7 @@ def failure(made: Registry, kind: type[Exception] = RegistryError) -> str:
     return str(raised.value)
 
 
+@pytest.mark.covers("COM12")
 @pytest.mark.parametrize(
     ("status", "code", "text"),
     [
@@ -52,7 +53,7 @@ def failure(made: Registry, kind: type[Exception] = RegistryError) -> str:
         (500, 50001, "refused it with 500, code 50001"),
     ],
 )
-def test_com12_a_refusal_is_told_with_its_code(played: Played, status: int, code: int, text: str) -> None:
+def test_a_refusal_is_told_with_its_code(played: Played, status: int, code: int, text: str) -> None:
     played.answer = status, json.dumps({"error_code": code, "message": "no"}).encode()
     told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
     assert text in told
@@ -60,30 +61,34 @@ def test_com12_a_refusal_is_told_with_its_code(played: Played, status: int, code
     assert played.url in told
 
 
-def test_com12_an_incompatible_schema_is_an_error_of_its_own(played: Played) -> None:
+@pytest.mark.covers("COM12")
+def test_an_incompatible_schema_is_an_error_of_its_own(played: Played) -> None:
     played.answer = 409, json.dumps({"error_code": 409, "message": "new at /fields/2\x1b[31m"}).encode()
     told = failure(registry(played.url), SchemaIncompatible)
     assert "other versions of subject 'flights-value'" in told
     assert r"new at /fields/2\x1b[31m" in told
 
 
+@pytest.mark.covers("COM12")
 @pytest.mark.parametrize(
     "body", [b"<html>", b"\xff\xfe", b"[]", b"17", b'{"id": "seven"}', b'{"id": -1}', b'{"id": true}', b"{}", b""]
 )
-def test_com12_garbage_is_told(played: Played, body: bytes) -> None:
+def test_garbage_is_told(played: Played, body: bytes) -> None:
     played.answer = 200, body
     assert "sent an invalid response" in failure(registry(played.url))
 
 
+@pytest.mark.covers("COM12")
 @pytest.mark.parametrize("body", [b"<html>nginx</html>", b'{"message": null}', b"{}"])
-def test_com12_a_404_of_something_else_asks_for_the_path(played: Played, body: bytes) -> None:
+def test_a_404_of_something_else_asks_for_the_path(played: Played, body: bytes) -> None:
     played.answer = 404, body
     told = failure(registry(played.url))
     assert "404" in told
     assert "Check that schema.registry.url is its address, with its path" in told
 
 
-def test_com12_a_registry_that_is_down_or_hangs_is_told(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("COM12")
+def test_a_registry_that_is_down_or_hangs_is_told(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GRACE, 20.0)  # for the client to say what it waited for, on a busy machine too
     assert "cannot be reached (ConnectError" in failure(registry(f"http://127.0.0.1:{free_ports(1)[0]}", timeout=1.0))
     played.hangs.set()
@@ -91,8 +96,9 @@ def test_com12_a_registry_that_is_down_or_hangs_is_told(played: Played, monkeypa
     wait_until(lambda: len(played.asked) == 2, "the question has come twice")
 
 
+@pytest.mark.covers("COM12")
 @pytest.mark.parametrize("said", [PASSWORD, f"ann:{PASSWORD}", "Basic YW5uOms0bjRyaWU="])
-def test_com12_a_registry_that_sends_the_password_back_shows_none(played: Played, said: str) -> None:
+def test_a_registry_that_sends_the_password_back_shows_none(played: Played, said: str) -> None:
     played.answer = 401, json.dumps({"error_code": said, "message": f"no {said}"}).encode()
     told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
     assert "YW5uOms0bjRyaWU" not in told
@@ -110,7 +116,8 @@ def test_a_registry_shows_no_secret_that_it_was_sent(played: Played, coding: str
         assert not any(shows(failure(made), encoded) for made in (basic, bearer))
 
 
-def test_com12_an_answer_that_drips_or_never_ends_is_given_up(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("COM12")
+def test_an_answer_that_drips_or_never_ends_is_given_up(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     played.drips.set()
     with monkeypatch.context() as soon:
         soon.setattr(GRACE, 1.0 - 20.0)  # while no single read of the client's takes too long
@@ -122,7 +129,8 @@ def test_com12_an_answer_that_drips_or_never_ends_is_given_up(played: Played, mo
     assert "sent an invalid response" in failure(registry(played.url))
 
 
-def test_com12_a_redirect_is_not_followed_with_a_password(played: Played) -> None:
+@pytest.mark.covers("COM12")
+def test_a_redirect_is_not_followed_with_a_password(played: Played) -> None:
     played.answer = 307, b"{}"
     assert "refused it with 307" in failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
     assert len(played.asked) == 1

@@ -56,8 +56,9 @@ def test_a_registry_whose_certificate_is_of_the_given_ca(certificates: Certifica
         assert len(server.asked) == 1
 
 
+@pytest.mark.covers("COM12")
 @pytest.mark.parametrize("case", ["another CA", "another name", "the system's CAs"])
-def test_com12_a_certificate_that_is_not_accepted_is_one_error_before_the_password_goes_out(
+def test_a_certificate_that_is_not_accepted_is_one_error_before_the_password_goes_out(
     certificates: Certificates, case: str
 ) -> None:
     name = {"another CA": "strange", "another name": "elsewhere"}.get(case, "registry")
@@ -92,8 +93,9 @@ def test_a_registry_that_asks_for_a_certificate(certificates: Certificates, form
         assert len(server.asked) == 1
 
 
+@pytest.mark.covers("COM12")
 @pytest.mark.parametrize("password", [None, Secret("wr0ng-pw")])
-def test_com12_a_key_that_cannot_be_opened_asks_nobody_for_a_password(
+def test_a_key_that_cannot_be_opened_asks_nobody_for_a_password(
     certificates: Certificates, password: Secret | None
 ) -> None:
     with played(certificates, asks=True) as server, pytest.raises(ConfigError) as raised:

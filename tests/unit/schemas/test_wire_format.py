@@ -18,6 +18,7 @@ from spark_producer.schemas.wire_format import framed, parse_indexes, prefix_of,
 CONTEXT = SerializationContext("flights", MessageField.VALUE)
 
 
+@pytest.mark.covers("COM11")
 @pytest.mark.parametrize(
     ("indexes", "message"),
     [
@@ -28,7 +29,7 @@ CONTEXT = SerializationContext("flights", MessageField.VALUE)
     ids=["0", "1", "2,0"],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_com11_a_deserialiser_reads_framed_protobuf(indexes: str, message: Any) -> None:
+def test_a_deserialiser_reads_framed_protobuf(indexes: str, message: Any) -> None:
     prefix = prefix_of(77, parse_indexes("valueMessageIndexes", indexes))
     (value, none) = framed(pa.array([message.SerializeToString(), None], pa.binary()), prefix).to_pylist()
     read = ProtobufDeserializer(type(message), {"use.deprecated.format": False})
@@ -40,7 +41,8 @@ def test_com11_a_deserialiser_reads_framed_protobuf(indexes: str, message: Any) 
     assert found[0] == 77
 
 
-def test_com11_a_deserialiser_reads_framed_json() -> None:
+@pytest.mark.covers("COM11")
+def test_a_deserialiser_reads_framed_json() -> None:
     schema = json.dumps({"title": "Flight", "type": "object", "properties": {"n": {"type": "integer"}}})
     with MockSchemaRegistryClient({"url": "mock://framing"}) as client:
         schema_id = client.register_schema("flights-value", Schema(schema, "JSON"))

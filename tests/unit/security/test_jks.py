@@ -56,6 +56,7 @@ def entry(tag: int, alias: str, content: bytes) -> bytes:
     return struct.pack(">IH", tag, len(name)) + name + bytes(8) + content
 
 
+@pytest.mark.covers("SEC7")
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(
@@ -66,7 +67,7 @@ def entry(tag: int, alias: str, content: bytes) -> bytes:
     st.binary(min_size=20, max_size=20),
     st.sampled_from([1, 2]),
 )
-def test_sec7_what_was_written_is_read(
+def test_what_was_written_is_read(
     trusted: list[bytes],
     keys: list[tuple[bytes, list[bytes]]],
     password: str,
@@ -88,13 +89,15 @@ def test_sec7_what_was_written_is_read(
             decrypt_key(one, "store.jks", Secret(key_password + "x"))
 
 
+@pytest.mark.covers("SEC9")
 @given(passwords.filter(lambda text: text != "store-pw"))
-def test_sec9_only_one_password_fits(password: str) -> None:
+def test_only_one_password_fits(password: str) -> None:
     with pytest.raises(TlsFailed, match="the password of the store is wrong, or the file is damaged"):
         read_jks(REAL[0], "own.jks", Secret(password))
 
 
-def test_sec9_a_single_bit_is_noticed_if_there_is_a_password() -> None:
+@pytest.mark.covers("SEC9")
+def test_a_single_bit_is_noticed_if_there_is_a_password() -> None:
     for at in range(4, len(REAL[1])):
         damaged = bytearray(REAL[1])
         damaged[at] ^= 1
@@ -102,6 +105,7 @@ def test_sec9_a_single_bit_is_noticed_if_there_is_a_password() -> None:
             read_jks(bytes(damaged), "trust.jks", Secret("store-pw"))
 
 
+@pytest.mark.covers("SEC9")
 @pytest.mark.parametrize(
     "body",
     [
@@ -113,11 +117,12 @@ def test_sec9_a_single_bit_is_noticed_if_there_is_a_password() -> None:
         struct.pack(">II", 2, 1) + entry(1, "own", struct.pack(">II", 0, 2**32 - 1)),
     ],
 )
-def test_sec9_damage_without_a_password_is_told_and_claimed_sizes_take_no_memory(body: bytes) -> None:
+def test_damage_without_a_password_is_told_and_claimed_sizes_take_no_memory(body: bytes) -> None:
     with pytest.raises(TlsFailed, match=r"store\.jks cannot be used: it is damaged"):
         read_jks(MAGIC + body + bytes(20), "store.jks", None)
 
 
+@pytest.mark.covers("SEC9")
 @pytest.mark.parametrize(
     ("protected", "words"),
     [
@@ -128,7 +133,7 @@ def test_sec9_damage_without_a_password_is_told_and_claimed_sizes_take_no_memory
         (tlv(0x30, ALGORITHM + tlv(0x04, bytes(40))), "the password does not decrypt its key"),
     ],
 )
-def test_sec9_keys_that_cannot_be_opened(protected: bytes, words: str) -> None:
+def test_keys_that_cannot_be_opened(protected: bytes, words: str) -> None:
     with pytest.raises(TlsFailed, match=words):
         decrypt_key(ProtectedKey("own", protected, ()), "store.jks", Secret("pw"))
 
@@ -139,14 +144,16 @@ def test_an_alias_cannot_control_a_terminal() -> None:
     assert read_jks(data, "store.jks", None).keys == (key._replace(alias="\\x1b[2J"),)
 
 
+@pytest.mark.covers("SEC9")
 @given(st.binary(max_size=300))
-def test_sec9_no_bytes_raise_anything_but_our_error(data: bytes) -> None:
+def test_no_bytes_raise_anything_but_our_error(data: bytes) -> None:
     refused = open_all(MAGIC + data)
     assert refused is None or is_told_well(refused)
 
 
+@pytest.mark.covers("SEC9")
 @pytest.mark.parametrize("cases", sample_and_campaign([2_000, 1_000_000]))
-def test_sec9_damaged_files_raise_nothing_but_our_error(cases: int) -> None:
+def test_damaged_files_raise_nothing_but_our_error(cases: int) -> None:
     chance = random.Random(cases)
     refusals = 0
     for _ in range(cases):

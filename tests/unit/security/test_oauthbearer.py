@@ -27,7 +27,8 @@ def begun(*extensions: tuple[str, str], token: str = CANARY) -> tuple[Generator[
     return client, next(client)
 
 
-def test_sec13_the_first_message_is_that_of_rfc_7628() -> None:
+@pytest.mark.covers("SEC13")
+def test_the_first_message_is_that_of_rfc_7628() -> None:
     _, message = begun(
         ("host", "server.example.com"), ("port", "143"), token="vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg=="
     )
@@ -36,7 +37,8 @@ def test_sec13_the_first_message_is_that_of_rfc_7628() -> None:
     )
 
 
-def test_sec13_extensions_of_confluent_cloud_are_sent() -> None:
+@pytest.mark.covers("SEC13")
+def test_extensions_of_confluent_cloud_are_sent() -> None:
     _, message = begun(("logicalCluster", "lkc-abc"), ("identityPoolId", "pool-x"))
     assert message.endswith(b"\x01logicalCluster=lkc-abc\x01identityPoolId=pool-x\x01\x01")
 
@@ -47,6 +49,7 @@ def test_an_empty_answer_is_success() -> None:
         client.send(b"")
 
 
+@pytest.mark.covers("SEC19")
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -61,7 +64,7 @@ def test_an_empty_answer_is_success() -> None:
         (b"[" * 100_000, "[" * 299 + "…"),
     ],
 )
-def test_sec19_a_refusal_is_answered_by_one_byte_and_told(answer: bytes, reason: str) -> None:
+def test_a_refusal_is_answered_by_one_byte_and_told(answer: bytes, reason: str) -> None:
     client, _ = begun()
     assert client.send(answer) == b"\x01"
     with pytest.raises(AuthenticationFailed) as refused:
@@ -71,7 +74,8 @@ def test_sec19_a_refusal_is_answered_by_one_byte_and_told(answer: bytes, reason:
     assert failure_reason(answer) == reason
 
 
-def test_sec19_the_error_that_follows_passes_through() -> None:
+@pytest.mark.covers("SEC19")
+def test_the_error_that_follows_passes_through() -> None:
     client, _ = begun()
     client.send(INVALID)
     error = AuthenticationFailed("SASL_AUTHENTICATION_FAILED (58)", fatal=True)
@@ -80,14 +84,16 @@ def test_sec19_the_error_that_follows_passes_through() -> None:
     assert refused.value is error
 
 
+@pytest.mark.covers("SEC19")
 @pytest.mark.parametrize("token", ["", "a b", "a\x01auth=Bearer x", "a\n", "=", "ä", "a=b", "tok,en", "\ud800"])
-def test_sec19_a_token_that_would_add_to_the_message_is_refused(token: str) -> None:
+def test_a_token_that_would_add_to_the_message_is_refused(token: str) -> None:
     with pytest.raises(AuthenticationFailed, match="cannot send") as refused:
         begun(token=token)
     assert refused.value.fatal
     assert not token or token not in str(refused.value)
 
 
+@pytest.mark.covers("SEC19")
 @pytest.mark.parametrize(
     ("extensions", "reason"),
     [
@@ -103,13 +109,14 @@ def test_sec19_a_token_that_would_add_to_the_message_is_refused(token: str) -> N
         ([("a", "x"), ("b", "y"), ("a", "x")], "twice"),
     ],
 )
-def test_sec19_extensions_that_kafka_does_not_take_are_refused(extensions: list[tuple[str, str]], reason: str) -> None:
+def test_extensions_that_kafka_does_not_take_are_refused(extensions: list[tuple[str, str]], reason: str) -> None:
     with pytest.raises(AuthenticationFailed, match=reason) as refused:
         begun(*extensions)
     assert str(refused.value).isprintable()
 
 
-def test_sec42_no_frame_of_a_refused_login_holds_the_token() -> None:
+@pytest.mark.covers("SEC42")
+def test_no_frame_of_a_refused_login_holds_the_token() -> None:
     client, _ = begun()
     client.send(INVALID)
     with pytest.raises(AuthenticationFailed) as refused:
@@ -132,15 +139,17 @@ def is_told_well(refused: AuthenticationFailed) -> bool:
     return refused.fatal and len(str(refused)) < 1000 and str(refused).isprintable()
 
 
+@pytest.mark.covers("SEC31")
 @given(
     st.binary(min_size=1) | st.from_type(dict[str, str | int]).map(lambda said: json.dumps(said).encode()), st.binary()
 )
-def test_sec31_whatever_a_broker_says_is_a_refusal(answer: bytes, then: bytes) -> None:
+def test_whatever_a_broker_says_is_a_refusal(answer: bytes, then: bytes) -> None:
     assert is_told_well(refusal_after(answer, then))
 
 
+@pytest.mark.covers("SEC31")
 @pytest.mark.parametrize("inputs", sample_and_campaign([2000, 500_000]))
-def test_sec31_mutations_of_refusals_log_nobody_in(inputs: int) -> None:
+def test_mutations_of_refusals_log_nobody_in(inputs: int) -> None:
     """Half of the million odd messages of the campaign; the other half are SCRAM's."""
     seeded = random.Random(inputs)
     for _ in range(inputs):

@@ -31,19 +31,22 @@ def refusal(reference: str, *allowed: str, environ: Mapping[str, str] = NOTHING)
     return str(refused.value)
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize(
     "text", ["", "app-pw", "$ConnectionString", "${}", "${env}", "${x}", "a${b}", "$env:X", "}{", "${1:2}", "a}${b:c}d"]
 )
-def test_sec41_what_is_no_reference_is_taken_as_it_is(text: str) -> None:
+def test_what_is_no_reference_is_taken_as_it_is(text: str) -> None:
     assert resolve(Secret(text), (), NOTHING) == text
 
 
+@pytest.mark.covers("SEC41")
 @given(st.text().filter(lambda text: "${" not in text))
-def test_sec41_any_password_without_a_reference_is_taken_as_it_is(text: str) -> None:
+def test_any_password_without_a_reference_is_taken_as_it_is(text: str) -> None:
     assert resolve(Secret(text), (), NOTHING) == text
     assert not is_reference(text)
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize(
     ("rules", "taken"),
     [
@@ -59,7 +62,7 @@ def test_sec41_any_password_without_a_reference_is_taken_as_it_is(text: str) -> 
         (["env:"], False),
     ],
 )
-def test_sec41_a_variable_is_read_if_a_rule_allows_it(rules: list[str], taken: bool) -> None:
+def test_a_variable_is_read_if_a_rule_allows_it(rules: list[str], taken: bool) -> None:
     environ = {"KAFKA_PASSWORD": CANARY}
     if taken:
         assert resolve(Secret("${env:KAFKA_PASSWORD}"), rules, environ) == CANARY
@@ -67,7 +70,8 @@ def test_sec41_a_variable_is_read_if_a_rule_allows_it(rules: list[str], taken: b
         assert "add env:KAFKA_PASSWORD to secretsAllow" in refusal("${env:KAFKA_PASSWORD}", *rules, environ=environ)
 
 
-def test_sec41_nothing_is_allowed_by_default_and_the_environment_of_the_platform_wins() -> None:
+@pytest.mark.covers("SEC41")
+def test_nothing_is_allowed_by_default_and_the_environment_of_the_platform_wins() -> None:
     both = {"A": CANARY, "B": CANARY}
     platform = both | {ALLOW_VARIABLE: "env:A , file:/x/"}
     assert resolve(Secret("${env:A}"), ["env:B"], platform) == CANARY
@@ -76,13 +80,15 @@ def test_sec41_nothing_is_allowed_by_default_and_the_environment_of_the_platform
     assert "not allowed" in refusal("${env:B}", environ=both)
 
 
-def test_sec41_the_environment_is_that_of_the_process_and_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("SEC41")
+def test_the_environment_is_that_of_the_process_and_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("first", "second"):
         monkeypatch.setenv("PYPRODUCER_TEST_SECRET", value)
         assert resolve(Secret("${env:PYPRODUCER_TEST_SECRET}"), ["env:PYPRODUCER_TEST_*"]) == value
 
 
-def test_sec41_a_file_is_read_anew_less_one_newline(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_a_file_is_read_anew_less_one_newline(tmp_path: Path) -> None:
     file = tmp_path / "password"
     reference, rules = Secret(f"${{file:{file}}}"), [f"file:{tmp_path}/"]
     for content, text in [(b"a", "a"), (b"b\n", "b"), (b"c\n\n", "c\n"), (b"d\r\n", "d"), (b" e ", " e "), (b"", "")]:
@@ -91,7 +97,8 @@ def test_sec41_a_file_is_read_anew_less_one_newline(tmp_path: Path) -> None:
     assert resolve(reference, [f"file:{tmp_path}"], NOTHING) == ""
 
 
-def test_sec41_one_property_of_a_file(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_one_property_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "secrets.properties"
     file.write_text(f"# passwords\nsasl.password = {CANARY}\nwith\\:colon=x\n", encoding="utf-8")
     rules = [f"file:{tmp_path}/"]
@@ -100,7 +107,8 @@ def test_sec41_one_property_of_a_file(tmp_path: Path) -> None:
     assert "no such property" in refusal(f"${{file:{file}:password}}", *rules)
 
 
-def test_sec41_a_mounted_secret_of_kubernetes_is_symbolic_links_inside_the_mount(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_a_mounted_secret_of_kubernetes_is_symbolic_links_inside_the_mount(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     (mount / "..2026_11_23").mkdir(parents=True)
     (mount / "..2026_11_23" / "password").write_text(CANARY, encoding="utf-8")
@@ -112,7 +120,8 @@ def test_sec41_a_mounted_secret_of_kubernetes_is_symbolic_links_inside_the_mount
         assert resolve(Secret(f"${{file:{folder}/password}}"), [f"file:{alias}/"], NOTHING) == CANARY
 
 
-def test_sec41_no_link_and_no_dots_lead_out_of_what_is_allowed(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_no_link_and_no_dots_lead_out_of_what_is_allowed(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     mount.mkdir()
     (tmp_path / "mount-of-others").mkdir()
@@ -133,7 +142,8 @@ def test_sec41_no_link_and_no_dots_lead_out_of_what_is_allowed(tmp_path: Path) -
     assert "not allowed" in refusal("${file:/etc/passwd}", f"file:{mount}/", "env:*")
 
 
-def test_sec41_a_folder_that_becomes_a_link_after_the_rule_was_applied_leads_nowhere(
+@pytest.mark.covers("SEC41")
+def test_a_folder_that_becomes_a_link_after_the_rule_was_applied_leads_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, outside = tmp_path / "mount" / "folder", tmp_path / "outside"
@@ -151,7 +161,8 @@ def test_sec41_a_folder_that_becomes_a_link_after_the_rule_was_applied_leads_now
     assert "replaced meanwhile" in refusal(f"${{file:{inside}/file}}", f"file:{tmp_path}/mount/")
 
 
-def test_sec41_a_link_that_vanishes_while_it_is_followed_is_our_error(
+@pytest.mark.covers("SEC41")
+def test_a_link_that_vanishes_while_it_is_followed_is_our_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "link").symlink_to("file")
@@ -163,8 +174,9 @@ def test_sec41_a_link_that_vanishes_while_it_is_followed_is_our_error(
     assert "was removed meanwhile" in refusal(f"${{file:{tmp_path}/link}}", f"file:{tmp_path}/")
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder", "socket", "absent", "loop"])
-def test_sec41_only_regular_files_are_opened_and_nothing_waits(kind: str, tmp_path: Path) -> None:
+def test_only_regular_files_are_opened_and_nothing_waits(kind: str, tmp_path: Path) -> None:
     path, rule = tmp_path / kind, f"file:{tmp_path}/"
     match kind:
         case "fifo":
@@ -185,7 +197,8 @@ def test_sec41_only_regular_files_are_opened_and_nothing_waits(kind: str, tmp_pa
     )
 
 
-def test_sec41_a_huge_file_is_not_read(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "huge"
     file.write_text("x" * MAX_FILE_BYTES, encoding="utf-8")
     assert len(resolve(Secret(f"${{file:{file}}}"), [f"file:{tmp_path}/"], NOTHING)) == MAX_FILE_BYTES
@@ -195,12 +208,14 @@ def test_sec41_a_huge_file_is_not_read(tmp_path: Path) -> None:
     assert "larger than 64 KiB" in refusal(f"${{file:{file}}}", f"file:{tmp_path}/")
 
 
-def test_sec41_a_file_that_is_no_text_is_refused_without_showing_it(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_a_file_that_is_no_text_is_refused_without_showing_it(tmp_path: Path) -> None:
     file = tmp_path / "binary"
     file.write_bytes(CANARY.encode() + b"\xff")
     assert "not UTF-8" in refusal(f"${{file:{file}}}", f"file:{tmp_path}/")
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize(
     ("reference", "reason"),
     [
@@ -222,24 +237,27 @@ def test_sec41_a_file_that_is_no_text_is_refused_without_showing_it(tmp_path: Pa
         ("${vault:a:b}", "not 'vault'"),
     ],
 )
-def test_sec41_what_is_not_written_as_a_reference_is_refused(reference: str, reason: str) -> None:
+def test_what_is_not_written_as_a_reference_is_refused(reference: str, reason: str) -> None:
     assert reason in refusal(reference, "env:*", "file:/")
 
 
-def test_sec41_what_a_reference_gives_is_not_resolved_again(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_what_a_reference_gives_is_not_resolved_again(tmp_path: Path) -> None:
     environ = {"A": "${env:B}", "B": CANARY, "C": "x${env:B}"}
     assert "reference again" in refusal("${env:A}", "env:*", environ=environ)
     assert resolve(Secret("${env:C}"), ["env:*"], environ) == "x${env:B}"
 
 
+@pytest.mark.covers("SEC41")
 @pytest.mark.parametrize("rule", ["env", "env:A*B", "env:A.*", "file:relative", "file:", "*", "${env:A}", "dir:/x"])
-def test_sec41_a_rule_that_nobody_could_mean_is_refused(rule: str) -> None:
+def test_a_rule_that_nobody_could_mean_is_refused(rule: str) -> None:
     assert "secretsAllow: " in refusal("${env:A}", rule)
     assert f"{ALLOW_VARIABLE}: " in refusal("${env:A}", environ={ALLOW_VARIABLE: f"env:A,{rule}"})
 
 
+@pytest.mark.covers("SEC41")
 @given(st.text(max_size=30), st.sampled_from(["${env:%s}", "${file:%s}", "${file:/%s}", "%s${env:X}", "${%s:x}"]))
-def test_sec41_whatever_is_written_only_our_error_comes(text: str, form: str) -> None:
+def test_whatever_is_written_only_our_error_comes(text: str, form: str) -> None:
     written = form.replace("%s", text)
     try:
         assert resolve(Secret(written), ["file:/nowhere/", "env:X"], {"X": "value"}) in (written, "value")

@@ -28,12 +28,14 @@ def identity(made: Certificates) -> TlsSettings:
     return TlsSettings(identity=Store(location=str(made.file("own.pem"))), verify=False)
 
 
-def test_sec43_without_a_change_there_is_one_context(renewed: Certificates) -> None:
+@pytest.mark.covers("SEC43")
+def test_without_a_change_there_is_one_context(renewed: Certificates) -> None:
     kept = reloading_client_context(identity(renewed), ())
     assert kept.current() is kept.current()
 
 
-def test_sec43_a_renewed_certificate_makes_a_new_context(renewed: Certificates) -> None:
+@pytest.mark.covers("SEC43")
+def test_a_renewed_certificate_makes_a_new_context(renewed: Certificates) -> None:
     kept = reloading_client_context(identity(renewed), ())
     before = kept.current()
     renewed.issue("own", common_name="second")
@@ -44,7 +46,8 @@ def test_sec43_a_renewed_certificate_makes_a_new_context(renewed: Certificates) 
     assert "CN=second" in after.info.own.subject
 
 
-def test_sec43_a_change_that_cannot_be_used_leaves_the_former_one_and_is_told_once(
+@pytest.mark.covers("SEC43")
+def test_a_change_that_cannot_be_used_leaves_the_former_one_and_is_told_once(
     renewed: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = reloading_client_context(identity(renewed), ())
@@ -70,7 +73,8 @@ def test_the_first_context_must_be_usable(renewed: Certificates) -> None:
     assert kept.current()
 
 
-def test_sec43_a_link_that_leads_elsewhere_is_a_change(renewed: Certificates, tmp_path: Path) -> None:
+@pytest.mark.covers("SEC43")
+def test_a_link_that_leads_elsewhere_is_a_change(renewed: Certificates, tmp_path: Path) -> None:
     """Kubernetes replaces the folder of a mounted secret behind a link."""
     for number in ("1", "2"):
         renewed.issue("own", common_name=number)
@@ -84,7 +88,8 @@ def test_sec43_a_link_that_leads_elsewhere_is_a_change(renewed: Certificates, tm
     assert kept.current() is not before
 
 
-def test_sec43_a_folder_of_cas_may_get_another(renewed: Certificates, tmp_path: Path) -> None:
+@pytest.mark.covers("SEC43")
+def test_a_folder_of_cas_may_get_another(renewed: Certificates, tmp_path: Path) -> None:
     folder = tmp_path / "cas"
     folder.mkdir()
     shutil.copy(renewed.ca, folder)
@@ -94,7 +99,8 @@ def test_sec43_a_folder_of_cas_may_get_another(renewed: Certificates, tmp_path: 
     assert kept.current().info.trusted == 2
 
 
-def test_sec43_a_key_that_a_reference_names_may_change(renewed: Certificates) -> None:
+@pytest.mark.covers("SEC43")
+def test_a_key_that_a_reference_names_may_change(renewed: Certificates) -> None:
     renewed.issue("other")
     store = Store(
         pem=renewed.file("own.crt").read_text(),
@@ -107,7 +113,8 @@ def test_sec43_a_key_that_a_reference_names_may_change(renewed: Certificates) ->
     assert kept.current() is not before
 
 
-def test_sec43_a_listener_follows_its_files_too(renewed: Certificates) -> None:
+@pytest.mark.covers("SEC43")
+def test_a_listener_follows_its_files_too(renewed: Certificates) -> None:
     own = str(renewed.file("own.pem"))
     kept = reloading_server_context(own, own, str(renewed.ca))
     before = kept.current()

@@ -13,7 +13,8 @@ from spark_producer.security.settings import SaslSettings
 from spark_producer.security.token import ENDLESS, Token
 
 
-def test_sec41_a_password_in_a_file_is_read_at_each_start(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC41")
+def test_a_password_in_a_file_is_read_at_each_start(tmp_path: Path) -> None:
     file = tmp_path / "password"
     plain = sasl_login(SaslSettings("PLAIN", "app", Secret(f"${{file:{file}}}")), [f"file:{tmp_path}/"])
     for password in ("first", "second"):
@@ -73,6 +74,7 @@ class OneToken:
         self.told.append("accepted")
 
 
+@pytest.mark.covers("SEC19")
 @pytest.mark.parametrize(
     ("expires_at", "words"),
     [
@@ -82,7 +84,7 @@ class OneToken:
     ],
 )
 @pytest.mark.parametrize("again", [False, True])
-def test_sec19_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float, words: str, again: bool) -> None:
+def test_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float, words: str, again: bool) -> None:
     source = OneToken(expires_at, again)
     run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source, clock=lambda: 1012.0).start()
     assert next(run) == b"n,,\x01auth=Bearer abc\x01fromProvider=y\x01\x01"
@@ -94,7 +96,8 @@ def test_sec19_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float
     assert source.told == ["refused"]
 
 
-def test_sec19_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> None:
+@pytest.mark.covers("SEC19")
+def test_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> None:
     source = OneToken(ENDLESS, again=True)
     run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
     next(run)
@@ -104,7 +107,8 @@ def test_sec19_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> Non
     assert source.told == []
 
 
-def test_sec19_a_token_that_was_taken_is_told_to_its_source() -> None:
+@pytest.mark.covers("SEC19")
+def test_a_token_that_was_taken_is_told_to_its_source() -> None:
     source = OneToken(ENDLESS)
     run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
     next(run)

@@ -73,7 +73,8 @@ def serve(client: Generator[bytes, bytes, None], mechanism: str, password: str, 
     return True
 
 
-def test_sec14_the_vector_of_rfc_7677() -> None:
+@pytest.mark.covers("SEC14")
+def test_the_vector_of_rfc_7677() -> None:
     client = login()
     assert next(client) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     assert client.send(SERVER_FIRST) == CLIENT_FINAL
@@ -81,7 +82,8 @@ def test_sec14_the_vector_of_rfc_7677() -> None:
         client.send(SERVER_FINAL)
 
 
-def test_sec14_a_login_of_kafka_4_3_by_sha_512() -> None:
+@pytest.mark.covers("SEC14")
+def test_a_login_of_kafka_4_3_by_sha_512() -> None:
     client = login("SCRAM-SHA-512", "app", "app-pw", "pyproducer.golden")
     assert next(client) == b"n,,n=app,r=pyproducer.golden"
     nonce = GOLDEN_FIRST.split(b",")[0]
@@ -90,7 +92,8 @@ def test_sec14_a_login_of_kafka_4_3_by_sha_512() -> None:
         client.send(GOLDEN_FINAL)
 
 
-def test_sec14_the_derivations_are_those_of_rfc_5802() -> None:
+@pytest.mark.covers("SEC14")
+def test_the_derivations_are_those_of_rfc_5802() -> None:
     """RFC 5802 gives its vector for SHA-1, which Kafka does not have, but the functions take any hash."""
     salt = base64.b64decode("QSXCR+Q6sek8bf92")
     salted = salted_password("sha1", b"pencil", salt, 4096)
@@ -103,7 +106,8 @@ def test_sec14_the_derivations_are_those_of_rfc_5802() -> None:
     assert proves("sha1", keys, proof, message)
 
 
-def test_sec14_another_proof_proves_nothing() -> None:
+@pytest.mark.covers("SEC14")
+def test_another_proof_proves_nothing() -> None:
     keys = Keys(hashlib.sha256(b"x" * 32).digest(), b"y" * 32)
     proof = exclusive_or(b"x" * 32, signature("sha256", keys.stored_key, b"message"))
     assert proves("sha256", keys, proof, b"message")
@@ -112,18 +116,21 @@ def test_sec14_another_proof_proves_nothing() -> None:
     assert not proves("sha256", keys, b"", b"message")
 
 
+@pytest.mark.covers("SEC15")
 @pytest.mark.parametrize("mechanism", HASHES)
 @pytest.mark.parametrize(
     "password", ["Ⅸ", "I\u00adX", "a\u00a0b", "nai\u0308ve", "naïve", "pass,word=1", " ", "\u200b", "🔑", "ß" * 200]
 )
-def test_sec15_passwords_go_as_they_are_without_saslprep(mechanism: str, password: str) -> None:
+def test_passwords_go_as_they_are_without_saslprep(mechanism: str, password: str) -> None:
     assert serve(login(mechanism, password=password), mechanism, password)
 
 
-def test_sec15_a_prepared_password_is_another_password() -> None:
+@pytest.mark.covers("SEC15")
+def test_a_prepared_password_is_another_password() -> None:
     assert not serve(login(password="Ⅸ"), "SCRAM-SHA-256", "IX")
 
 
+@pytest.mark.covers("SEC15")
 @pytest.mark.parametrize(
     ("user", "written"),
     [
@@ -134,26 +141,29 @@ def test_sec15_a_prepared_password_is_another_password() -> None:
         ("a'\"\\", b"a'\"\\"),
     ],
 )
-def test_sec15_odd_user_names_are_escaped(user: str, written: bytes) -> None:
+def test_odd_user_names_are_escaped(user: str, written: bytes) -> None:
     assert next(login(user=user)) == b"n,,n=" + written + b",r=" + NONCE.encode()
     assert unescaped_name(written) == user
 
 
+@pytest.mark.covers("SEC15")
 @pytest.mark.parametrize("written", [b"", b"a,b", b"a=b", b"a=2c", b"=", b"a=3", b"\x00", b"\xc3\xbc"])
-def test_sec15_a_name_that_nobody_escapes_so_is_none(written: bytes) -> None:
+def test_a_name_that_nobody_escapes_so_is_none(written: bytes) -> None:
     assert unescaped_name(written) is None
 
 
+@pytest.mark.covers("SEC15")
 @pytest.mark.parametrize("user", ["müller", "a\0b", "", "\ud800", "a\u200b", "名"])
-def test_sec15_user_names_that_never_log_in_are_refused_before_anything_is_sent(user: str) -> None:
+def test_user_names_that_never_log_in_are_refused_before_anything_is_sent(user: str) -> None:
     with pytest.raises(AuthenticationFailed, match=r"ASCII|empty") as refused:
         next(login(user=user))
     assert refused.value.fatal
     assert str(refused.value).isprintable()
 
 
+@pytest.mark.covers("SEC16")
 @pytest.mark.parametrize("mechanism", HASHES)
-def test_sec16_a_delegation_token_is_said_to_be_one(mechanism: str) -> None:
+def test_a_delegation_token_is_said_to_be_one(mechanism: str) -> None:
     client = login(mechanism, "TOKENID", "aG1hYw==", token=True)
     assert next(client) == b"n,,n=TOKENID,r=" + NONCE.encode() + b",tokenauth=true"
     serve_token = login(mechanism, "TOKENID", "aG1hYw==", token=True)
@@ -174,6 +184,7 @@ def first_messages(**fields: bytes) -> bytes:
     return b",".join(name.encode() + b"=" + value for name, value in told.items())
 
 
+@pytest.mark.covers("SEC31")
 @pytest.mark.parametrize(
     ("challenge", "reason"),
     [
@@ -202,7 +213,7 @@ def first_messages(**fields: bytes) -> bytes:
         (b"e=unknown-user\n\x1b[31m", r"unknown-user\\n\\x1b\[31m"),
     ],
 )
-def test_sec31_a_first_message_that_no_broker_sends_is_refused_before_anything_is_computed(
+def test_a_first_message_that_no_broker_sends_is_refused_before_anything_is_computed(
     challenge: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[object] = []
@@ -215,12 +226,14 @@ def test_sec31_a_first_message_that_no_broker_sends_is_refused_before_anything_i
     assert not computed
 
 
-def test_sec31_an_allowed_number_of_iterations_is_computed() -> None:
+@pytest.mark.covers("SEC31")
+def test_an_allowed_number_of_iterations_is_computed() -> None:
     client = login()
     next(client)
     assert client.send(first_messages(i=b"4096") + b",x=an extension").startswith(b"c=biws,r=")
 
 
+@pytest.mark.covers("SEC31")
 @pytest.mark.parametrize(
     ("final", "reason"),
     [
@@ -236,7 +249,7 @@ def test_sec31_an_allowed_number_of_iterations_is_computed() -> None:
         (SERVER_FIRST, "without its signature"),
     ],
 )
-def test_sec31_success_without_the_servers_signature_is_failure(final: bytes, reason: str) -> None:
+def test_success_without_the_servers_signature_is_failure(final: bytes, reason: str) -> None:
     client = login()
     next(client)
     client.send(SERVER_FIRST)
@@ -245,7 +258,8 @@ def test_sec31_success_without_the_servers_signature_is_failure(final: bytes, re
     assert refused.value.fatal
 
 
-def test_sec31_success_right_after_the_first_message_is_failure() -> None:
+@pytest.mark.covers("SEC31")
+def test_success_right_after_the_first_message_is_failure() -> None:
     client = login()
     next(client)
     with pytest.raises(AuthenticationFailed):
@@ -260,8 +274,9 @@ def test_extensions_after_the_signature_are_ignored() -> None:
         client.send(SERVER_FINAL + b",x=anything")
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize("answers", [[], [b""], [SERVER_FIRST, b"v=AAAA"]])
-def test_sec42_no_frame_of_a_failed_login_holds_the_password_or_a_key(answers: list[bytes]) -> None:
+def test_no_frame_of_a_failed_login_holds_the_password_or_a_key(answers: list[bytes]) -> None:
     password = "canary-password"
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = salted_password("sha256", password.encode(), salt, 4096)
@@ -312,13 +327,15 @@ def outcome(client: Generator[bytes, bytes, None], messages: list[bytes]) -> Aut
     raise AssertionError(f"the login still waits after {messages!r}")
 
 
+@pytest.mark.covers("SEC31")
 @given(st.lists(st.binary() | st.just(SERVER_FIRST), min_size=3, max_size=3))
-def test_sec31_whatever_a_server_says_a_login_ends_with_our_error(messages: list[bytes]) -> None:
+def test_whatever_a_server_says_a_login_ends_with_our_error(messages: list[bytes]) -> None:
     assert is_told_well(outcome(login(), messages))
 
 
+@pytest.mark.covers("SEC31")
 @pytest.mark.parametrize("inputs", sample_and_campaign([2000, 500_000]))
-def test_sec31_mutations_of_good_messages_log_nobody_in(inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutations_of_good_messages_log_nobody_in(inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the million odd messages of the campaign; the other half are OAUTHBEARER's."""
     monkeypatch.setattr(module, "salted_password", lambda *_: bytes(32))  # the cost of iterations is not what is tried
     seeded = random.Random(inputs)

@@ -64,31 +64,36 @@ def der_of(pem: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.read_text())
 
 
+@pytest.mark.covers("SEC7")
 @pytest.mark.parametrize("password", [STORE_PASSWORD, None], ids=["password", "none"])
-def test_sec7_a_truststore_in_jks_needs_no_password_as_in_java(password: Secret | None) -> None:
+def test_a_truststore_in_jks_needs_no_password_as_in_java(password: Secret | None) -> None:
     store = Store(location=str(STORES / "trust.jks"), declared_type="JKS", password=password)
     assert load_trust(store, ()).certificates == (der_of(STORES / "jks-own.pem"),)
 
 
-def test_sec7_the_first_certificate_of_a_key_is_trusted_as_in_java() -> None:
+@pytest.mark.covers("SEC7")
+def test_the_first_certificate_of_a_key_is_trusted_as_in_java() -> None:
     store = Store(location=str(STORES / "own.jks"), password=STORE_PASSWORD)
     assert load_trust(store, ()).certificates == (der_of(STORES / "jks-own.pem"),)
 
 
+@pytest.mark.covers("SEC7", "SEC8")
 @pytest.mark.parametrize("name", ["trust.p12", "own12.jks"])
-def test_sec7_sec8_a_truststore_in_pkcs12_under_any_name_and_type(name: str) -> None:
+def test_a_truststore_in_pkcs12_under_any_name_and_type(name: str) -> None:
     store = Store(location=str(STORES / name), declared_type="JKS", password=STORE_PASSWORD)
     assert load_trust(store, ()).certificates == (der_of(STORES / "pkcs12-own.pem"),)
 
 
-def test_sec7_a_file_of_pem_may_hold_several_and_text_between_them(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC7")
+def test_a_file_of_pem_may_hold_several_and_text_between_them(tmp_path: Path) -> None:
     files = [STORES / "jks-own.pem", STORES / "pkcs12-own.pem"]
     (tmp_path / "ca.jks").write_text("# Our CAs\n" + "\nand\n".join(file.read_text() for file in files))
     store = Store(location=str(tmp_path / "ca.jks"))
     assert load_trust(store, ()).certificates == tuple(map(der_of, files))
 
 
-def test_sec7_a_folder_is_read_without_its_hidden_files(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC7")
+def test_a_folder_is_read_without_its_hidden_files(tmp_path: Path) -> None:
     (tmp_path / "b.crt").write_text((STORES / "jks-own.pem").read_text())
     (tmp_path / "a.pem").write_text((STORES / "pkcs12-own.pem").read_text())
     (tmp_path / ".hidden").write_text("nothing of the kind")
@@ -97,8 +102,9 @@ def test_sec7_a_folder_is_read_without_its_hidden_files(tmp_path: Path) -> None:
     assert load_trust(Store(location=str(tmp_path)), ()).certificates == expected
 
 
+@pytest.mark.covers("SEC7", "SEC8")
 @LAYOUTS
-def test_sec7_sec8_pem_text_may_lie_on_one_line(layout: Callable[[str], str]) -> None:
+def test_pem_text_may_lie_on_one_line(layout: Callable[[str], str]) -> None:
     text = "".join((STORES / name).read_text() for name in ("jks-own.pem", "pkcs12-own.pem"))
     expected = der_of(STORES / "jks-own.pem"), der_of(STORES / "pkcs12-own.pem")
     assert load_trust(Store(pem=layout(text)), ()).certificates == expected
@@ -126,18 +132,21 @@ def shown_name(certificates: Certificates) -> Shown:
     return name
 
 
-def test_sec7_a_keystore_in_jks_has_a_password_for_its_key_too(shown_name: Shown) -> None:
+@pytest.mark.covers("SEC7")
+def test_a_keystore_in_jks_has_a_password_for_its_key_too(shown_name: Shown) -> None:
     store = Store(location=str(STORES / "own.jks"), password=STORE_PASSWORD, key_password=OWN_PASSWORD)
     assert shown_name(store, STORES / "jks-own.pem") == "alice"
 
 
+@pytest.mark.covers("SEC8")
 @pytest.mark.parametrize("declared", ["JKS", "PKCS12", ""])
-def test_sec8_a_keystore_named_jks_may_be_pkcs12(shown_name: Shown, declared: str) -> None:
+def test_a_keystore_named_jks_may_be_pkcs12(shown_name: Shown, declared: str) -> None:
     store = Store(location=str(STORES / "own12.jks"), declared_type=declared, password=STORE_PASSWORD)
     assert shown_name(store, STORES / "pkcs12-own.pem") == "alice"
 
 
-def test_sec7_key_and_chain_in_one_file_or_in_two(shown_name: Shown, certificates: Certificates) -> None:
+@pytest.mark.covers("SEC7")
+def test_key_and_chain_in_one_file_or_in_two(shown_name: Shown, certificates: Certificates) -> None:
     for store in (
         Store(location=str(certificates.file("client.pem"))),
         Store(location=str(certificates.file("client.crt")), key_location=str(certificates.file("client.key"))),
@@ -145,17 +154,17 @@ def test_sec7_key_and_chain_in_one_file_or_in_two(shown_name: Shown, certificate
         assert shown_name(store, certificates.ca) == "alice"
 
 
+@pytest.mark.covers("SEC8")
 @LAYOUTS
-def test_sec8_key_and_chain_as_text(
-    shown_name: Shown, certificates: Certificates, layout: Callable[[str], str]
-) -> None:
+def test_key_and_chain_as_text(shown_name: Shown, certificates: Certificates, layout: Callable[[str], str]) -> None:
     chain, key = (layout(certificates.file(name).read_text()) for name in ("client.crt", "client.locked.key"))
     store = Store(pem=chain, key_pem=Secret(key), key_password=Secret(KEY_PASSWORD))
     assert shown_name(store, certificates.ca) == "alice"
 
 
+@pytest.mark.covers("SEC8")
 @LAYOUTS
-def test_sec8_a_key_that_openssl_encrypted_in_its_old_way(
+def test_a_key_that_openssl_encrypted_in_its_old_way(
     shown_name: Shown, certificates: Certificates, layout: Callable[[str], str]
 ) -> None:
     key = load_pem_private_key(certificates.file("client.key").read_bytes(), None)
@@ -166,7 +175,8 @@ def test_sec8_a_key_that_openssl_encrypted_in_its_old_way(
     assert shown_name(store, certificates.ca) == "alice"
 
 
-def test_sec7_references_are_resolved_when_the_context_is_built(
+@pytest.mark.covers("SEC7")
+def test_references_are_resolved_when_the_context_is_built(
     shown_name: Shown, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TLS_KEY_PASSWORD", KEY_PASSWORD)
@@ -262,8 +272,9 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
 }
 
 
+@pytest.mark.covers("SEC9")
 @pytest.mark.parametrize("case", WRONG)
-def test_sec9_what_is_wrong_with_a_keystore_is_told_without_a_prompt_or_a_secret(
+def test_what_is_wrong_with_a_keystore_is_told_without_a_prompt_or_a_secret(
     certificates: Certificates, case: str
 ) -> None:
     make, words = WRONG[case]
@@ -285,6 +296,7 @@ def trust_of(content: bytes) -> Callable[[Path], Store]:
     return make
 
 
+@pytest.mark.covers("SEC9")
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -306,23 +318,23 @@ def trust_of(content: bytes) -> Callable[[Path], Store]:
         (lambda folder: Store(pem="nothing"), "no certificate in the PEM text of the truststore"),
     ],
 )
-def test_sec9_what_is_wrong_with_a_truststore_is_told(
-    make: Callable[[Path], Store], words: str, tmp_path: Path
-) -> None:
+def test_what_is_wrong_with_a_truststore_is_told(make: Callable[[Path], Store], words: str, tmp_path: Path) -> None:
     with pytest.raises(TlsFailed, match=words) as raised:
         client_context(TlsSettings(trust=make(tmp_path)), ())
     assert raised.value.fatal
 
 
-def test_sec9_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
+@pytest.mark.covers("SEC9")
+def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
     with (tmp_path / "disk").open("wb") as file:
         file.truncate(MAX_STORE_BYTES + 1)
     with pytest.raises(TlsFailed, match="has more than 16777216 bytes"):
         load_trust(Store(location=str(tmp_path / "disk")), ())
 
 
+@pytest.mark.covers("SEC9")
 @pytest.mark.parametrize("where", ["location", "key_location"])
-def test_sec9_a_pipe_is_refused_instead_of_waiting_for_its_writer(
+def test_a_pipe_is_refused_instead_of_waiting_for_its_writer(
     where: str, tmp_path: Path, certificates: Certificates
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -333,7 +345,8 @@ def test_sec9_a_pipe_is_refused_instead_of_waiting_for_its_writer(
         client_context(TlsSettings(identity=identity), ())
 
 
-def test_sec9_without_cryptography_pkcs12_is_refused_with_the_command_that_converts_it(
+@pytest.mark.covers("SEC9")
+def test_without_cryptography_pkcs12_is_refused_with_the_command_that_converts_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization.pkcs12", None)

@@ -59,8 +59,9 @@ def shake_and_read(client: TlsStream, peer: MemoryPeer) -> None:
     read_some(client)
 
 
+@pytest.mark.covers("SEC20")
 @VERSIONS
-def test_sec20_an_unknown_ca_is_named_beside_what_is_trusted(odd: Certificates, version: ssl.TLSVersion) -> None:
+def test_an_unknown_ca_is_named_beside_what_is_trusted(odd: Certificates, version: ssl.TLSVersion) -> None:
     told = failure(stream(odd), server(odd, "untrusted", version=version))
     assert told.fatal
     for words in (
@@ -72,12 +73,14 @@ def test_sec20_an_unknown_ca_is_named_beside_what_is_trusted(odd: Certificates, 
         assert words in str(told)
 
 
-def test_sec20_a_certificate_that_signed_itself_is_one_of_an_unknown_ca(odd: Certificates, tmp_path: Path) -> None:
+@pytest.mark.covers("SEC20")
+def test_a_certificate_that_signed_itself_is_one_of_an_unknown_ca(odd: Certificates, tmp_path: Path) -> None:
     peer = server(odd, "untrusted")
     client = TlsStream(client_context(TlsSettings(), ()), HOST)
     assert "that CA is not in the system's certificates. Set its certificate" in str(failure(client, peer))
 
 
+@pytest.mark.covers("SEC20")
 @VERSIONS
 @pytest.mark.parametrize(
     ("name", "words"),
@@ -86,7 +89,7 @@ def test_sec20_a_certificate_that_signed_itself_is_one_of_an_unknown_ca(odd: Cer
         ("early", ["it is not valid before 20", "this machine's clock is "]),
     ],
 )
-def test_sec20_dates_are_told_beside_our_clock(
+def test_dates_are_told_beside_our_clock(
     odd: Certificates, version: ssl.TLSVersion, name: str, words: list[str]
 ) -> None:
     told = failure(stream(odd), server(odd, name, version=version))
@@ -95,9 +98,10 @@ def test_sec20_dates_are_told_beside_our_clock(
         assert word in str(told)
 
 
+@pytest.mark.covers("SEC20")
 @VERSIONS
 @pytest.mark.parametrize("host", ["other.example.org", "127.0.0.2", "::1"])
-def test_sec20_another_name_is_told_with_the_names_of_the_certificate(
+def test_another_name_is_told_with_the_names_of_the_certificate(
     odd: Certificates, version: ssl.TLSVersion, host: str
 ) -> None:
     told = failure(stream(odd, host), server(odd, "elsewhere", version=version))
@@ -106,16 +110,18 @@ def test_sec20_another_name_is_told_with_the_names_of_the_certificate(
     assert "kafka.example.org, *.example.net, 10.1.2.3" in str(told)
 
 
+@pytest.mark.covers("SEC21")
 @VERSIONS
-def test_sec21_a_client_without_a_certificate_is_told_to_have_one(odd: Certificates, version: ssl.TLSVersion) -> None:
+def test_a_client_without_a_certificate_is_told_to_have_one(odd: Certificates, version: ssl.TLSVersion) -> None:
     told = failure(stream(odd), server(odd, ask=True, version=version))
     assert told.fatal
     assert "broker:9093 requires a client certificate, and none is set (alert " in str(told)
     assert "ssl.keystore.location" in str(told)
 
 
+@pytest.mark.covers("SEC21")
 @VERSIONS
-def test_sec21_a_certificate_that_is_refused_is_described(
+def test_a_certificate_that_is_refused_is_described(
     odd: Certificates, certificates: Certificates, version: ssl.TLSVersion
 ) -> None:
     odd.issue("client", ["c@example.org"], common_name="mallory", trusted=False)
@@ -125,13 +131,15 @@ def test_sec21_a_certificate_that_is_refused_is_described(
     assert "CN=mallory', issued by 'O=stranger, OU=another CA', valid until 20" in str(told)
 
 
-def test_sec22_no_version_in_common_names_ours(odd: Certificates) -> None:
+@pytest.mark.covers("SEC22")
+def test_no_version_in_common_names_ours(odd: Certificates) -> None:
     told = failure(stream(odd, protocols=("TLSv1.2",)), server(odd, version=ssl.TLSVersion.TLSv1_3))
     assert told.fatal
     assert "(alert protocol_version): this client has TLSv1.2 with the default ones (ssl.enabled.protocols" in str(told)
 
 
-def test_sec22_no_cipher_suite_in_common_names_ours(odd: Certificates) -> None:
+@pytest.mark.covers("SEC22")
+def test_no_cipher_suite_in_common_names_ours(odd: Certificates) -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
     peer = server(odd, version=ssl.TLSVersion.TLSv1_2, suites="ECDHE-ECDSA-AES128-GCM-SHA256")
     told = failure(stream(odd, cipher_suites=(suite,)), peer)
@@ -139,7 +147,8 @@ def test_sec22_no_cipher_suite_in_common_names_ours(odd: Certificates) -> None:
     assert f"(alert handshake_failure): this client has TLSv1.2 with {suite}" in str(told)
 
 
-def test_sec23_an_end_at_our_first_words_may_be_a_plaintext_listener_and_is_tried_again(odd: Certificates) -> None:
+@pytest.mark.covers("SEC23")
+def test_an_end_at_our_first_words_may_be_a_plaintext_listener_and_is_tried_again(odd: Certificates) -> None:
     client = stream(odd)
     assert not client.handshake()
     client.feed_eof()
@@ -150,7 +159,8 @@ def test_sec23_an_end_at_our_first_words_may_be_a_plaintext_listener_and_is_trie
     assert not raised.value.fatal
 
 
-def test_sec23_an_end_in_the_midst_of_the_handshake_is_tried_again(odd: Certificates) -> None:
+@pytest.mark.covers("SEC23")
+def test_an_end_in_the_midst_of_the_handshake_is_tried_again(odd: Certificates) -> None:
     client, peer = stream(odd), server(odd, version=ssl.TLSVersion.TLSv1_2)
     assert not client.handshake()
     peer.turn(client)
@@ -161,7 +171,8 @@ def test_sec23_an_end_in_the_midst_of_the_handshake_is_tried_again(odd: Certific
     assert not raised.value.fatal
 
 
-def test_sec23_a_goodbye_in_the_handshake_is_an_end_like_another(odd: Certificates) -> None:
+@pytest.mark.covers("SEC23")
+def test_a_goodbye_in_the_handshake_is_an_end_like_another(odd: Certificates) -> None:
     client = stream(odd)
     assert not client.handshake()
     client.feed(b"\x15\x03\x03\0\x02\x01\0")  # close_notify, as a broker sends it that stops
@@ -170,8 +181,9 @@ def test_sec23_a_goodbye_in_the_handshake_is_an_end_like_another(odd: Certificat
     assert not raised.value.fatal
 
 
+@pytest.mark.covers("SEC23")
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(8)])
-def test_sec23_a_peer_that_does_not_speak_tls_is_told_as_such(odd: Certificates, answer: bytes) -> None:
+def test_a_peer_that_does_not_speak_tls_is_told_as_such(odd: Certificates, answer: bytes) -> None:
     client = stream(odd)
     assert not client.handshake()
     client.feed(answer)

@@ -37,8 +37,9 @@ def server_stream(certificates: Certificates, ask: bool) -> TlsStream:
     return TlsStream(context, None, server_side=True, peer=Peer("the client at 10.0.0.1:5"))
 
 
+@pytest.mark.covers("SEC33")
 @VERSIONS
-def test_sec33_ciphertext_may_come_byte_by_byte(certificates: Certificates, version: str) -> None:
+def test_ciphertext_may_come_byte_by_byte(certificates: Certificates, version: str) -> None:
     client, peer = client_stream(certificates, version), server(certificates)
     pieces: list[bytes] = []
     while not (client.established and peer.established):

@@ -19,6 +19,7 @@ DEFAULTS = SaslSettings("OAUTHBEARER")
 NOW = 1_700_000_000.0
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("life", "chance", "expected"),
     [
@@ -35,11 +36,12 @@ NOW = 1_700_000_000.0
         (ENDLESS, 0.5, ENDLESS),
     ],
 )
-def test_sec18_the_next_token_is_due_as_in_kafka(life: float, chance: float, expected: float) -> None:
+def test_the_next_token_is_due_as_in_kafka(life: float, chance: float, expected: float) -> None:
     assert next_refresh(DEFAULTS, NOW + life, NOW, chance) == pytest.approx(NOW + expected, abs=1e-3)
 
 
-def test_sec18_the_settings_say_when() -> None:
+@pytest.mark.covers("SEC18")
+def test_the_settings_say_when() -> None:
     settings = replace(
         DEFAULTS, refresh_window_factor=0.5, refresh_window_jitter=0.2, refresh_min_period=10.0, refresh_buffer=20.0
     )
@@ -47,8 +49,9 @@ def test_sec18_the_settings_say_when() -> None:
     assert next_refresh(settings, NOW + 100, NOW, 1.0) == pytest.approx(NOW + 70)
 
 
+@pytest.mark.covers("SEC18")
 @given(st.floats(0.001, 1e8), st.floats(0, 1))
-def test_sec18_the_next_token_comes_before_the_old_one_ends(life: float, chance: float) -> None:
+def test_the_next_token_comes_before_the_old_one_ends(life: float, chance: float) -> None:
     due = next_refresh(DEFAULTS, NOW + life, NOW, chance)
     assert NOW <= due <= NOW + life
 
@@ -58,6 +61,7 @@ def jwt(claims: object, padding: str = "") -> Secret:
     return Secret(f"e30.{middle}.c2lnbmF0dXJl")
 
 
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("text", "end"),
     [
@@ -77,11 +81,12 @@ def jwt(claims: object, padding: str = "") -> Secret:
         (Secret(""), ENDLESS),
     ],
 )
-def test_sec18_a_jwt_says_when_it_ends(text: Secret, end: float) -> None:
+def test_a_jwt_says_when_it_ends(text: Secret, end: float) -> None:
     assert jwt_expiry(text) == end
 
 
-def test_sec18_a_jwt_that_is_nested_deeply_says_nothing() -> None:
+@pytest.mark.covers("SEC18")
+def test_a_jwt_that_is_nested_deeply_says_nothing() -> None:
     nested = base64.urlsafe_b64encode(b"[" * 100_000).decode()
     assert jwt_expiry(Secret(f"e30.{nested}.x")) == ENDLESS
 
@@ -124,5 +129,6 @@ def test_tokens_that_can_be_sent(text: str) -> None:
     assert token_problem(Secret(text)) == ""
 
 
-def test_sec42_a_token_shows_nothing() -> None:
+@pytest.mark.covers("SEC42")
+def test_a_token_shows_nothing() -> None:
     assert "canary" not in repr(Token(Secret("canary"), NOW))

@@ -37,8 +37,9 @@ def go_on(made: TransactionFakes) -> None:
     made.run()
 
 
+@pytest.mark.covers("TM20")
 @BOTH_STYLES
-def test_tm20_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the_transaction(implicit: bool) -> None:
+def test_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the_transaction(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
     made.do(TxnCall.MARK_ABORTABLE, ValueError("of a thread that still sent"))
     refused = made.do(TxnCall.ABORT)
@@ -50,8 +51,9 @@ def test_tm20_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the
     assert made.do(TxnCall.COMMIT).error is None
 
 
+@pytest.mark.covers("TM27")
 @BOTH_STYLES
-def test_tm27_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again(implicit: bool) -> None:
+def test_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
     made.script["commit"] = [LOST]
     made.answer_held()
@@ -61,9 +63,10 @@ def test_tm27_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again
     assert (commit.done, commit.error, made.state) == (True, None, TxnState.READY)
 
 
+@pytest.mark.covers("TM2")
 @BOTH_STYLES
 @pytest.mark.parametrize("lost", [False, True])
-def test_tm2_a_row_that_is_queued_while_the_commit_is_on_its_way_is_not_sent_and_is_told(
+def test_a_row_that_is_queued_while_the_commit_is_on_its_way_is_not_sent_and_is_told(
     implicit: bool, lost: bool
 ) -> None:
     made, commit = being_committed(implicit=implicit)
@@ -76,8 +79,9 @@ def test_tm2_a_row_that_is_queued_while_the_commit_is_on_its_way_is_not_sent_and
     assert {words.split()[0] for words in made.sent} <= {"find", "commit", "raise"}
 
 
+@pytest.mark.covers("TM32")
 @BOTH_STYLES
-def test_tm32_what_the_coordinator_itself_refuses_to_commit_is_to_be_aborted(implicit: bool) -> None:
+def test_what_the_coordinator_itself_refuses_to_commit_is_to_be_aborted(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
     made.script["commit"] = [120]
     go_on(made)
@@ -85,8 +89,9 @@ def test_tm32_what_the_coordinator_itself_refuses_to_commit_is_to_be_aborted(imp
     assert made.do(TxnCall.ABORT).error is None
 
 
+@pytest.mark.covers("TM27")
 @pytest.mark.parametrize("answer", [UnsupportedVersion("InitProducerId 3 comes with Kafka 2.5"), 53, 90])
-def test_tm27_a_commit_is_done_even_if_no_epoch_can_be_had_behind_it(answer: int | PyProducerError) -> None:
+def test_a_commit_is_done_even_if_no_epoch_can_be_had_behind_it(answer: int | PyProducerError) -> None:
     made, commit = being_committed(implicit=False)
     made.script["commit"] = [LOST]
     made.script["raise"] = [answer]
@@ -96,7 +101,8 @@ def test_tm27_a_commit_is_done_even_if_no_epoch_can_be_had_behind_it(answer: int
     assert made.made.error is not None, "but the producer has ended"
 
 
-def test_tm27_who_is_fenced_off_after_a_lost_commit_is_told_that_it_may_be_done() -> None:
+@pytest.mark.covers("TM27")
+def test_who_is_fenced_off_after_a_lost_commit_is_told_that_it_may_be_done() -> None:
     for lost in (False, True):
         made, commit = being_committed(implicit=False)
         made.script["commit"] = [LOST, 90] if lost else [90]

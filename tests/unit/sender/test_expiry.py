@@ -19,8 +19,9 @@ FINAL = [code for code in Code if code and not code.action & (Action.RETRY | Act
 FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 
+@pytest.mark.covers("RA24", "SN19", "SN37")
 @pytest.mark.parametrize("where", ["queued", "in flight", "waiting to be sent again"])
-def test_ra24_sn19_sn37_a_batch_that_is_not_acknowledged_in_time_fails(where: str) -> None:
+def test_a_batch_that_is_not_acknowledged_in_time_fails(where: str) -> None:
     made = sender_fakes(delivery_timeout=120)
     made.network.unready = {1} if where == "queued" else set()
     made.batches(b"a")
@@ -61,8 +62,9 @@ def test_a_batch_that_expires_without_a_leader_says_so() -> None:
     assert "The partition has no leader, or the brokers lack its address." in str(made.error)
 
 
+@pytest.mark.covers("SN34", "SN33")
 @pytest.mark.parametrize("code", [0, 19, 10, 46])
-def test_sn34_sn33_the_buffer_of_a_batch_that_expired_in_flight_is_not_reused_before_its_answer(code: int) -> None:
+def test_the_buffer_of_a_batch_that_expired_in_flight_is_not_reused_before_its_answer(code: int) -> None:
     """KAFKA-19012: the next user of the buffer would change what is still being sent."""
     made = sender_fakes(delivery_timeout=120, memory=2048)
     made.fakes.append(b"poison me?" * 9, b"not yet" * 9)
@@ -83,7 +85,8 @@ def test_sn34_sn33_the_buffer_of_a_batch_that_expired_in_flight_is_not_reused_be
     assert made.fakes.pool.try_allocate(1) is None
 
 
-def test_sn34_a_disconnect_frees_the_buffer_of_an_expired_batch() -> None:
+@pytest.mark.covers("SN34")
+def test_a_disconnect_frees_the_buffer_of_an_expired_batch() -> None:
     made = sender_fakes(delivery_timeout=120)
     (outgoing,) = in_flight(made, b"a")
     made.fakes.clock.advance(120)
@@ -93,7 +96,8 @@ def test_sn34_a_disconnect_frees_the_buffer_of_an_expired_batch() -> None:
     assert made.fakes.pool.available == made.fakes.pool.total
 
 
-def test_sn20_a_late_acknowledgement_of_an_expired_batch_resolves_its_partition() -> None:
+@pytest.mark.covers("SN20")
+def test_a_late_acknowledgement_of_an_expired_batch_resolves_its_partition() -> None:
     made = sender_fakes(delivery_timeout=120)
     (outgoing,) = in_flight(made, b"a")
     made.fakes.clock.advance(120)
@@ -106,7 +110,8 @@ def test_sn20_a_late_acknowledgement_of_an_expired_batch_resolves_its_partition(
     assert made.sender.take_report().records == 0, "it counts as failed, as its futures say"
 
 
-def test_sn20_sn22_sn23_all_sent_batches_expired_begin_a_new_epoch_once_they_are_off_the_wire() -> None:
+@pytest.mark.covers("SN20", "SN22", "SN23")
+def test_all_sent_batches_expired_begin_a_new_epoch_once_they_are_off_the_wire() -> None:
     made = sender_fakes(delivery_timeout=120)
     requests = in_flight(made, b"a", b"b")
     made.fakes.clock.advance(120)
@@ -124,7 +129,8 @@ def test_sn20_sn22_sn23_all_sent_batches_expired_begin_a_new_epoch_once_they_are
     assert found == [(77, 1, 0), (77, 1, 1)]
 
 
-def test_sn36_the_second_batch_does_not_overtake_an_expired_one_with_one_in_flight() -> None:
+@pytest.mark.covers("SN36")
+def test_the_second_batch_does_not_overtake_an_expired_one_with_one_in_flight() -> None:
     made = sender_fakes(delivery_timeout=120, keep_order=True, idempotent=False)
     made.batches(b"a")
     (outgoing,) = made.produce()
@@ -136,7 +142,8 @@ def test_sn36_the_second_batch_does_not_overtake_an_expired_one_with_one_in_flig
     assert first_letters(made.produce()) == "b"
 
 
-def test_sn38_the_next_expiry_is_that_of_the_oldest_batch_left() -> None:
+@pytest.mark.covers("SN38")
+def test_the_next_expiry_is_that_of_the_oldest_batch_left() -> None:
     made = sender_fakes(delivery_timeout=120)
     made.network.unready = {1, 2}
     made.batches(b"a")
@@ -150,7 +157,8 @@ def test_sn38_the_next_expiry_is_that_of_the_oldest_batch_left() -> None:
     assert made.fakes.incomplete.idle
 
 
-def test_sn39_batches_of_several_partitions_expire_together() -> None:
+@pytest.mark.covers("SN39")
+def test_batches_of_several_partitions_expire_together() -> None:
     made = sender_fakes(delivery_timeout=120)
     for partition in range(3):
         made.batches(b"a", partition=partition)
@@ -163,7 +171,8 @@ def test_sn39_batches_of_several_partitions_expire_together() -> None:
     assert made.fakes.pool.available == made.fakes.pool.total
 
 
-def test_sn46_a_batch_that_was_given_up_takes_no_second_answer() -> None:
+@pytest.mark.covers("SN46")
+def test_a_batch_that_was_given_up_takes_no_second_answer() -> None:
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     (batch,) = outgoing.batches
@@ -175,7 +184,8 @@ def test_sn46_a_batch_that_was_given_up_takes_no_second_answer() -> None:
     assert "TOPIC_AUTHORIZATION_FAILED" in str(reason)
 
 
-def test_sn6_the_callback_of_an_expired_batch_may_append() -> None:
+@pytest.mark.covers("SN6")
+def test_the_callback_of_an_expired_batch_may_append() -> None:
     made = sender_fakes(delivery_timeout=120)
     made.network.unready = {1}
     future = made.fakes.append_one(b"a", callback=lambda _, error: made.batches(b"b") if error else None)

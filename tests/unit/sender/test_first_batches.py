@@ -45,8 +45,9 @@ def write_all(made: SenderFakes, log: Log) -> None:
     raise AssertionError("not idle after 50 rounds")
 
 
+@pytest.mark.covers("SN14")
 @pytest.mark.parametrize("refusals", [0, 1, 2])
-def test_sn14_a_first_batch_that_is_refused_is_not_overtaken(refusals: int) -> None:
+def test_a_first_batch_that_is_refused_is_not_overtaken(refusals: int) -> None:
     made, log = sender_fakes(acquainted=False), Log(1, 1 << 20, refusals=refusals)
     made.batches(*(b"%08d" % number for number in range(9)))
     write_all(made, log)
@@ -54,7 +55,8 @@ def test_sn14_a_first_batch_that_is_refused_is_not_overtaken(refusals: int) -> N
     assert made.fakes.drainer.current_identity.epoch == 0, "no gap was seen"
 
 
-def test_sn14_the_first_acknowledgement_lets_the_others_follow_unanswered() -> None:
+@pytest.mark.covers("SN14")
+def test_the_first_acknowledgement_lets_the_others_follow_unanswered() -> None:
     made = sender_fakes(acquainted=False)
     made.batches(b"a", b"b", b"c")
     (first,) = made.produce()
@@ -93,7 +95,8 @@ def test_it_costs_one_round_trip_whatever_the_number_of_partitions(partitions: i
     assert rounds == [1, 2], "all five of each partition; one, then four"
 
 
-def test_sn26_a_duplicate_says_too_that_the_producer_is_known() -> None:
+@pytest.mark.covers("SN26")
+def test_a_duplicate_says_too_that_the_producer_is_known() -> None:
     made = sender_fakes(acquainted=False)
     made.batches(b"a", b"b", b"c")
     (first,) = made.produce()
@@ -105,7 +108,8 @@ def test_sn26_a_duplicate_says_too_that_the_producer_is_known() -> None:
     assert first_letters(made.produce()) == "bc"
 
 
-def test_sn21_a_first_batch_that_was_given_up_and_is_in_the_log_lets_the_others_follow() -> None:
+@pytest.mark.covers("SN21")
+def test_a_first_batch_that_was_given_up_and_is_in_the_log_lets_the_others_follow() -> None:
     made = sender_fakes(acquainted=False, delivery_timeout=5)
     made.batches(b"a")
     (first,) = made.produce()
@@ -143,7 +147,8 @@ def test_the_halves_of_a_first_batch_and_what_follows_go_one_by_one() -> None:
     assert len(made.produce()) > 1
 
 
-def test_sn22_sn23_in_a_new_epoch_every_partition_begins_with_one_batch() -> None:
+@pytest.mark.covers("SN22", "SN23")
+def test_in_a_new_epoch_every_partition_begins_with_one_batch() -> None:
     made = sender_fakes()
     (lost,) = in_flight(made, b"a")
     made.complete(lost, answer_to(lost, NOT_AUTHORIZED))
@@ -157,7 +162,8 @@ def test_sn22_sn23_in_a_new_epoch_every_partition_begins_with_one_batch() -> Non
     assert sorted(first_letters(made.produce())) == ["c", "c", "d", "d"]
 
 
-def test_sn31_under_another_producer_id_too() -> None:
+@pytest.mark.covers("SN31")
+def test_under_another_producer_id_too() -> None:
     made = sender_fakes(epoch=LAST_EPOCH)
     (lost,) = in_flight(made, b"a")
     made.complete(lost, answer_to(lost, NOT_AUTHORIZED))
@@ -205,7 +211,8 @@ def test_a_partition_that_was_forgotten_and_is_written_to_again_begins_alone() -
     assert first_letters(made.produce()) == "b"
 
 
-def test_sn13_without_idempotence_nothing_waits() -> None:
+@pytest.mark.covers("SN13")
+def test_without_idempotence_nothing_waits() -> None:
     made = sender_fakes(idempotent=False)
     made.batches(b"a", b"b", b"c")
     assert first_letters(made.produce()) == "abc"

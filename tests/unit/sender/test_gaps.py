@@ -22,8 +22,9 @@ FINAL = [code for code in Code if code and not code.action & (Action.RETRY | Act
 FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 
+@pytest.mark.covers("SN28", "SN29")
 @pytest.mark.parametrize("code", FATAL)
-def test_sn28_sn29_a_fatal_error_ends_an_idempotent_producer(code: int) -> None:
+def test_a_fatal_error_ends_an_idempotent_producer(code: int) -> None:
     made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, code))
@@ -36,7 +37,8 @@ def test_sn28_sn29_a_fatal_error_ends_an_idempotent_producer(code: int) -> None:
     assert made.fakes.pool.available == made.fakes.pool.total, "the last buffer came back with its answer"
 
 
-def test_sn28_without_idempotence_such_an_error_is_the_batchs_own() -> None:
+@pytest.mark.covers("SN28")
+def test_without_idempotence_such_an_error_is_the_batchs_own() -> None:
     made = sender_fakes(idempotent=False)
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, 31))
@@ -44,7 +46,8 @@ def test_sn28_without_idempotence_such_an_error_is_the_batchs_own() -> None:
     assert isinstance(made.error, BrokerError)
 
 
-def test_sn14_sn15_a_disconnect_sends_all_again_in_order_one_at_a_time_with_their_sequences() -> None:
+@pytest.mark.covers("SN14", "SN15")
+def test_a_disconnect_sends_all_again_in_order_one_at_a_time_with_their_sequences() -> None:
     made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c", b"d", b"e")
     before = [sent_in(request)[0] for request in requests]
@@ -67,7 +70,8 @@ def test_sn14_sn15_a_disconnect_sends_all_again_in_order_one_at_a_time_with_thei
     assert after[5].header.base_sequence == 5
 
 
-def test_sn18_out_of_order_behind_a_failed_batch_is_retried_behind_it() -> None:
+@pytest.mark.covers("SN18")
+def test_out_of_order_behind_a_failed_batch_is_retried_behind_it() -> None:
     made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, 19))
@@ -82,7 +86,8 @@ def test_sn18_out_of_order_behind_a_failed_batch_is_retried_behind_it() -> None:
     assert sent_in(again)[0].header.base_sequence == 1
 
 
-def test_sn17_out_of_order_without_an_earlier_batch_begins_a_new_epoch() -> None:
+@pytest.mark.covers("SN17")
+def test_out_of_order_without_an_earlier_batch_begins_a_new_epoch() -> None:
     made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first))
@@ -96,8 +101,9 @@ def test_sn17_out_of_order_without_an_earlier_batch_begins_a_new_epoch() -> None
     assert made.fakes.incomplete.idle
 
 
+@pytest.mark.covers("SN27")
 @pytest.mark.parametrize(("log_start", "expected"), [(-1, (77, 0, 1)), (500, (77, 1, 0)), (50, (77, 1, 0))])
-def test_sn27_a_forgotten_producer_sends_again_in_a_new_epoch_if_the_log_was_cut(
+def test_a_forgotten_producer_sends_again_in_a_new_epoch_if_the_log_was_cut(
     log_start: int, expected: tuple[int, int, int]
 ) -> None:
     """Also if what was acknowledged (offset 100) is still there; without a log start the broker is asked again."""
@@ -110,7 +116,8 @@ def test_sn27_a_forgotten_producer_sends_again_in_a_new_epoch_if_the_log_was_cut
     assert sent_in(again)[0].header[9:12] == expected
 
 
-def test_sn27_batches_behind_a_forgotten_one_follow_it_into_the_new_epoch() -> None:
+@pytest.mark.covers("SN27")
+def test_batches_behind_a_forgotten_one_follow_it_into_the_new_epoch() -> None:
     made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")
     for request in requests:
@@ -124,7 +131,8 @@ def test_sn27_batches_behind_a_forgotten_one_follow_it_into_the_new_epoch() -> N
     assert found == [(77, 1, 0), (77, 1, 1), (77, 1, 2)]
 
 
-def test_sn18_answers_in_another_order_are_taken_as_they_come() -> None:
+@pytest.mark.covers("SN18")
+def test_answers_in_another_order_are_taken_as_they_come() -> None:
     made = sender_fakes(leaders={TOPIC: (1, 2)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
@@ -152,7 +160,8 @@ def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
     assert (outgoing.node, first_letters([outgoing])) == (2, "c")
 
 
-def test_sn29_a_broker_without_the_version_ends_the_producer_at_once() -> None:
+@pytest.mark.covers("SN29")
+def test_a_broker_without_the_version_ends_the_producer_at_once() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     (question,) = made.step().requests
@@ -160,7 +169,8 @@ def test_sn29_a_broker_without_the_version_ends_the_producer_at_once() -> None:
     assert isinstance(made.fakes.incomplete.error, UnsupportedVersion)
 
 
-def test_sn30_sequences_grow_by_records() -> None:
+@pytest.mark.covers("SN30")
+def test_sequences_grow_by_records() -> None:
     made = sender_fakes(linger=0)
     made.fakes.append(b"1", b"2", b"3")
     first = batches_of(made.produce())

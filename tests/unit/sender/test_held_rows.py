@@ -66,8 +66,9 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
     assert made.do(TxnCall.DEFER).error is None
 
 
+@pytest.mark.covers("TM33")
 @pytest.mark.parametrize("implicit", [False, True])
-def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_is_in_it(implicit: bool) -> None:
+def test_every_released_transaction_has_an_epoch_of_its_own_and_says_what_is_in_it(implicit: bool) -> None:
     made = held(implicit=implicit)
     transaction_version = TransactionVersion.IMPLICIT if implicit else TransactionVersion.EXPLICIT
     made.do(TxnCall.RELEASE)
@@ -98,7 +99,8 @@ def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_i
     )
 
 
-def test_tm33_without_rows_there_is_nothing_to_end() -> None:
+@pytest.mark.covers("TM33")
+def test_without_rows_there_is_nothing_to_end() -> None:
     made = transaction_fakes()
     made.do(TxnCall.DEFER)
     made.do(TxnCall.RELEASE)
@@ -109,8 +111,9 @@ def test_tm33_without_rows_there_is_nothing_to_end() -> None:
     assert made.state is TxnState.UNINITIALIZED
 
 
+@pytest.mark.covers("TM33")
 @pytest.mark.parametrize("code", [0, 51])
-def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
+def test_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
     made = transaction_fakes()
     made.holding.add("init")
     made.do(TxnCall.DEFER)

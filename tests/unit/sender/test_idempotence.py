@@ -77,15 +77,17 @@ def test_an_id_is_needed_only_by_an_idempotent_producer_that_has_none() -> None:
     assert not ProducerIdentity(fakes.accumulator, float, enabled=False).needed
 
 
-def test_tm7_every_partition_counts_from_zero() -> None:
+@pytest.mark.covers("TM7")
+def test_every_partition_counts_from_zero() -> None:
     made = Numbered()
     others = (TP, TopicPartition("t", 1), TP, TopicPartition("u", 0))
     batches = [made.stamped(records, tp) for records, tp in zip((3, 2, 4, 1), others, strict=True)]
     assert [batch.base_sequence for batch in batches] == [0, 0, 3, 0]
 
 
+@pytest.mark.covers("TM7", "RB4", "RB18")
 @pytest.mark.parametrize(("start", "records", "following"), [(LAST, 1, 0), (LAST - 5, 10, 4), (LAST - 1, 1, LAST)])
-def test_tm7_rb4_rb18_sequences_wrap_to_zero(start: int, records: int, following: int) -> None:
+def test_sequences_wrap_to_zero(start: int, records: int, following: int) -> None:
     made = Numbered()
     made.stamped()
     made.fakes.queue().next_sequence = start
@@ -94,11 +96,12 @@ def test_tm7_rb4_rb18_sequences_wrap_to_zero(start: int, records: int, following
     assert read_header(first.data).base_sequence == start
 
 
+@pytest.mark.covers("TM7")
 @pytest.mark.parametrize(
     ("one", "other", "later"),
     [(1, 0, True), (0, 1, False), (5, 5, False), (0, LAST, True), (LAST, 0, False), (99, LAST - 100, True)],
 )
-def test_tm7_sequences_are_compared_the_shorter_way_round(one: int, other: int, later: bool) -> None:
+def test_sequences_are_compared_the_shorter_way_round(one: int, other: int, later: bool) -> None:
     assert is_later(one, other) is later
     assert add_to_sequence(LAST, 100) == 99
 
@@ -130,7 +133,8 @@ def test_a_late_acknowledgement_of_an_earlier_batch_does_not_turn_the_count_back
     assert made.fakes.queue().last_acked == 4
 
 
-def test_sn22_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
+@pytest.mark.covers("SN22")
+def test_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
     made = Numbered()
     made.acknowledge(made.stamped(3))
     made.lose(made.stamped(2))
@@ -138,7 +142,8 @@ def test_sn22_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
     assert sent_as(made.stamped()) == (4711, 3, 0)
 
 
-def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
+@pytest.mark.covers("SN19")
+def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     made = Numbered()
     made.acknowledge(made.stamped(3))
     made.fakes.append(b"never sent")
@@ -150,7 +155,8 @@ def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     assert sent_as(made.stamped()) == (4711, 2, 3)
 
 
-def test_sn20_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_written() -> None:
+@pytest.mark.covers("SN20")
+def test_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_written() -> None:
     made = Numbered()
     first, second = made.stamped(3), made.stamped(2)
     made.lose(first)
@@ -161,7 +167,8 @@ def test_sn20_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_writt
     assert sent_as(made.stamped()) == (4711, 2, 5)
 
 
-def test_sn20_a_batch_behind_the_lost_one_that_is_refused_begins_a_new_epoch() -> None:
+@pytest.mark.covers("SN20")
+def test_a_batch_behind_the_lost_one_that_is_refused_begins_a_new_epoch() -> None:
     made = Numbered()
     first, second, third = made.stamped(3), made.stamped(2), made.stamped(4)
     made.lose(first)
@@ -176,7 +183,8 @@ def test_sn20_a_batch_behind_the_lost_one_that_is_refused_begins_a_new_epoch() -
     assert sent_as(made.stamped()) == (4711, 3, 6)
 
 
-def test_sn20_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_gap() -> None:
+@pytest.mark.covers("SN20")
+def test_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_gap() -> None:
     """It may be in the log though its answer was lost: under a new sequence it would be written twice."""
     made = Numbered()
     first, second = made.stamped(3), made.stamped(2)
@@ -188,7 +196,8 @@ def test_sn20_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_ga
     assert (made.identity.current.epoch, made.fakes.queue().gate) == (2, DrainGate.OPEN)
 
 
-def test_sn17_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
+@pytest.mark.covers("SN17")
+def test_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
     made = Numbered()
     made.acknowledge(made.stamped(3))
     batch = made.stamped(2)
@@ -196,7 +205,8 @@ def test_sn17_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
     assert sent_as(batch) == (4711, 3, 0)
 
 
-def test_sn18_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
+@pytest.mark.covers("SN18")
+def test_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
     made = Numbered()
     first, second = made.stamped(3), made.stamped(2)
     made.put_back(first)
@@ -205,7 +215,8 @@ def test_sn18_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
     assert made.fakes.take() is first
 
 
-def test_sn23_sn25_other_partitions_finish_their_flights_before_they_count_anew() -> None:
+@pytest.mark.covers("SN23", "SN25")
+def test_other_partitions_finish_their_flights_before_they_count_anew() -> None:
     made = Numbered()
     other = TopicPartition("t", 1)
     flying = made.stamped(7, other)
@@ -231,7 +242,8 @@ def test_two_partitions_that_lost_a_batch_share_the_new_epoch() -> None:
     assert sent_as(made.stamped(1, other)) == (4711, 3, 0)
 
 
-def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
+@pytest.mark.covers("SN31")
+def test_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
     made = Numbered(epoch=LAST_EPOCH)
     made.acknowledge(made.stamped(3))
     first, second = made.stamped(2), made.stamped(4)
@@ -248,7 +260,8 @@ def test_sn31_beyond_the_last_epoch_a_new_id_is_asked_for() -> None:
     assert sent_as(made.stamped(1, TopicPartition("t", 1))) == (4712, 0, 0)
 
 
-def test_tm7_an_answer_to_a_batch_of_a_former_epoch_counts_nothing() -> None:
+@pytest.mark.covers("TM7")
+def test_an_answer_to_a_batch_of_a_former_epoch_counts_nothing() -> None:
     made = Numbered()
     flying = made.stamped(7)
     queue = made.fakes.queue()

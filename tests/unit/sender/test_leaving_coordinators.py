@@ -18,8 +18,9 @@ def in_cluster(made: TransactionFakes, *nodes: int) -> None:
     assert set(made.made.metadata.cluster.nodes) == set(nodes)
 
 
+@pytest.mark.covers("TM10")
 @pytest.mark.parametrize("end", [TxnCall.COMMIT, TxnCall.ABORT])
-def test_tm10_a_coordinator_that_has_left_the_cluster_is_looked_up_again(end: TxnCall) -> None:
+def test_a_coordinator_that_has_left_the_cluster_is_looked_up_again(end: TxnCall) -> None:
     made = in_transaction()
     made.made.batches(b"a")
     made.run()
@@ -29,7 +30,8 @@ def test_tm10_a_coordinator_that_has_left_the_cluster_is_looked_up_again(end: Tx
     assert made.sent[2:] == ["find transaction", end.name.lower()]
 
 
-def test_tm10_tm13_so_is_the_coordinator_of_a_group() -> None:
+@pytest.mark.covers("TM10", "TM13")
+def test_so_is_the_coordinator_of_a_group() -> None:
     made = in_transaction()
     made.do(TxnCall.OFFSETS, OFFSETS)
     in_cluster(made, 1)
@@ -39,7 +41,8 @@ def test_tm10_tm13_so_is_the_coordinator_of_a_group() -> None:
     assert made.sent == ["find group", "offsets readers"]
 
 
-def test_tm10_so_it_is_when_the_bootstrap_servers_know_other_nodes() -> None:
+@pytest.mark.covers("TM10")
+def test_so_it_is_when_the_bootstrap_servers_know_other_nodes() -> None:
     made = in_transaction(rebootstrap_after=1000.0)
     made.made.batches(b"a")
     made.run()
@@ -51,7 +54,8 @@ def test_tm10_so_it_is_when_the_bootstrap_servers_know_other_nodes() -> None:
     assert made.sent[-2:] == ["find transaction", "commit"]
 
 
-def test_tm10_a_coordinator_that_metadata_does_not_name_yet_is_looked_up_with_pauses_only() -> None:
+@pytest.mark.covers("TM10")
+def test_a_coordinator_that_metadata_does_not_name_yet_is_looked_up_with_pauses_only() -> None:
     """A broker that has just joined; or one that brokers name as coordinator, and not as a node."""
     made = in_transaction()
     made.made.batches(b"a")

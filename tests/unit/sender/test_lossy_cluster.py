@@ -220,9 +220,10 @@ def received(partition: Partition) -> list[bytes]:
     return [(row or b"").rstrip(b".") for row in partition.rows]
 
 
+@pytest.mark.covers("SN14", "SN15", "SN18", "SN26")
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "losses"), [*((seed, 0.05) for seed in range(8)), (31, 0.08), (1, 0.2)])
-def test_sn14_sn15_sn18_sn26_every_row_once_and_in_order(seed: int, losses: float) -> None:
+def test_every_row_once_and_in_order(seed: int, losses: float) -> None:
     """Seed 31 has a leader that moves while answers of the former one are under way."""
     writer, cluster, made = run(seed, losses=losses)
     assert writer.total > 500

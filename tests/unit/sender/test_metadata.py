@@ -31,7 +31,8 @@ def learn(made: Metadata, response: MetadataResponse, now: float = NOW) -> None:
     made.on_response(response, now)
 
 
-def test_mt8_nothing_is_asked_until_a_topic_is_wanted_and_then_at_once() -> None:
+@pytest.mark.covers("MT8")
+def test_nothing_is_asked_until_a_topic_is_wanted_and_then_at_once() -> None:
     made = metadata()
     assert (made.due_at(), made.request(NOW)) == (None, None)
     made.request_topics("a")
@@ -44,7 +45,8 @@ def test_one_question_at_a_time() -> None:
     assert (made.due_at(), made.request(NOW)) == (None, None)
 
 
-def test_mt1_a_settled_answer_is_good_for_its_age() -> None:
+@pytest.mark.covers("MT1")
+def test_a_settled_answer_is_good_for_its_age() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1, 2)}))
     assert made.due_at() == NOW + MAX_AGE
@@ -52,7 +54,8 @@ def test_mt1_a_settled_answer_is_good_for_its_age() -> None:
     assert ask(made, NOW + MAX_AGE) == ["a"]
 
 
-def test_mt4_a_second_topic_is_asked_for_at_once_and_alone() -> None:
+@pytest.mark.covers("MT4")
+def test_a_second_topic_is_asked_for_at_once_and_alone() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1, 2)}))
     waiter = made.request_topics("b")
@@ -64,7 +67,8 @@ def test_mt4_a_second_topic_is_asked_for_at_once_and_alone() -> None:
     assert ask(made, NOW + MAX_AGE) == ["a", "b"], "a refresh is for all"
 
 
-def test_mt1_a_new_topic_is_asked_for_in_the_midst_of_a_pause_but_only_once() -> None:
+@pytest.mark.covers("MT1")
+def test_a_new_topic_is_asked_for_in_the_midst_of_a_pause_but_only_once() -> None:
     made = metadata("a")
     ask(made)
     made.on_failure(NOW)
@@ -114,7 +118,8 @@ def test_a_stale_leader_is_asked_for_at_once_but_not_twice_without_a_pause() -> 
     assert made.due_at() == NOW + 2, "that was progress"
 
 
-def test_mt1_pauses_grow_with_failures_and_end_with_an_answer() -> None:
+@pytest.mark.covers("MT1")
+def test_pauses_grow_with_failures_and_end_with_an_answer() -> None:
     made = metadata("a")
     now, pauses = NOW, []
     for _ in range(4):
@@ -140,6 +145,7 @@ def test_an_answer_without_brokers_is_a_failure_and_changes_nothing() -> None:
     assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF)
 
 
+@pytest.mark.covers("MT6")
 @pytest.mark.parametrize(
     "response",
     [
@@ -150,7 +156,7 @@ def test_an_answer_without_brokers_is_a_failure_and_changes_nothing() -> None:
     ],
     ids=["no leader yet", "no partitions", "one partition without leader", "not in the answer"],
 )
-def test_mt6_an_unsettled_topic_is_asked_for_again_after_growing_pauses(response: MetadataResponse) -> None:
+def test_an_unsettled_topic_is_asked_for_again_after_growing_pauses(response: MetadataResponse) -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1, 1)}))
     learn(made, response, NOW + MAX_AGE)
@@ -184,12 +190,13 @@ def test_leaders_of_partitions_known_and_unknown() -> None:
     assert made.cluster.addresses == {1: ("host1", 9092), 2: ("host2", 9092)}
 
 
+@pytest.mark.covers("MT2")
 @pytest.mark.parametrize(
     ("known", "described", "expected"),
     [(5, 4, 1), (5, 5, 2), (5, 6, 2), (-1, -1, 2), (5, -1, 2)],
     ids=["older", "same", "newer", "old brokers", "a broker without epochs"],
 )
-def test_mt2_an_answer_with_an_older_leader_epoch_is_not_believed(known: int, described: int, expected: int) -> None:
+def test_an_answer_with_an_older_leader_epoch_is_not_believed(known: int, described: int, expected: int) -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}, epochs=known))
     made.request_update()
@@ -197,7 +204,8 @@ def test_mt2_an_answer_with_an_older_leader_epoch_is_not_believed(known: int, de
     assert made.cluster.leader_of(TopicPartition("a", 0))[0] == expected
 
 
-def test_mt3_a_topic_made_anew_starts_its_epochs_anew() -> None:
+@pytest.mark.covers("MT3")
+def test_a_topic_made_anew_starts_its_epochs_anew() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}, epochs=9, topic_id=b"1" * 16))
     made.request_update()
@@ -205,7 +213,8 @@ def test_mt3_a_topic_made_anew_starts_its_epochs_anew() -> None:
     assert made.cluster.leader_of(TopicPartition("a", 0))[0] == 2
 
 
-def test_mt3_a_topic_that_was_deleted_and_came_back_starts_its_epochs_anew() -> None:
+@pytest.mark.covers("MT3")
+def test_a_topic_that_was_deleted_and_came_back_starts_its_epochs_anew() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}, epochs=9))
     made.request_update()
@@ -265,7 +274,8 @@ def test_a_topic_that_vanished_makes_no_other_topic_wait() -> None:
 # metadata.max.idle.ms
 
 
-def test_sn7_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_refresh() -> None:
+@pytest.mark.covers("SN7")
+def test_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_refresh() -> None:
     made = metadata("idle", "busy", max_idle=200)
     learn(made, metadata_of({"idle": (1,), "busy": (1,)}))
     made.use("idle", NOW + 100)
@@ -278,7 +288,8 @@ def test_sn7_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_refresh() 
     assert ask(made, NOW + MAX_AGE) == ["idle"], "at once, when it is written to again"
 
 
-def test_sn7_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> None:
+@pytest.mark.covers("SN7")
+def test_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> None:
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)
@@ -289,7 +300,8 @@ def test_sn7_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> N
     assert ask(made, NOW + MAX_AGE) == ["a"]
 
 
-def test_sn7_a_topic_that_is_waited_for_is_never_idle() -> None:
+@pytest.mark.covers("SN7")
+def test_a_topic_that_is_waited_for_is_never_idle() -> None:
     """It was written to long ago, has vanished, and somebody waits for it to come back."""
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
@@ -299,7 +311,8 @@ def test_sn7_a_topic_that_is_waited_for_is_never_idle() -> None:
     assert ask(made, NOW + 120) == ["a"]
 
 
-def test_sn7_a_forgotten_topic_with_batches_left_is_asked_for_but_not_made_anew() -> None:
+@pytest.mark.covers("SN7")
+def test_a_forgotten_topic_with_batches_left_is_asked_for_but_not_made_anew() -> None:
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)
@@ -314,8 +327,9 @@ def test_sn7_a_forgotten_topic_with_batches_left_is_asked_for_but_not_made_anew(
 # REBOOTSTRAP_REQUIRED (KIP-1102)
 
 
+@pytest.mark.covers("NW9")
 @pytest.mark.parametrize(("code", "nodes"), [(129, False), (129, True), (-1, True)])
-def test_nw9_an_answer_that_demands_it_sends_us_to_the_bootstrap_servers(code: int, nodes: bool) -> None:
+def test_an_answer_that_demands_it_sends_us_to_the_bootstrap_servers(code: int, nodes: bool) -> None:
     """With and without brokers in the answer; another error of the whole is only a failure."""
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}))
@@ -331,7 +345,8 @@ def test_nw9_an_answer_that_demands_it_sends_us_to_the_bootstrap_servers(code: i
     )
 
 
-def test_nw9_without_the_strategy_the_demand_is_a_failure() -> None:
+@pytest.mark.covers("NW9")
+def test_without_the_strategy_the_demand_is_a_failure() -> None:
     made = Metadata(max_age=MAX_AGE, backoff=backoff)
     made.request_topics("a")
     learn(made, metadata_of({"a": (1,)}))

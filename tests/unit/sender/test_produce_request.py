@@ -10,7 +10,8 @@ from spark_producer.record.batch_v2 import MAGIC, batches, check_crc
 from tests.fakes.sender_fakes import TOPIC, sender_fakes, sent_in
 
 
-def test_pr1_a_partition_has_exactly_one_batch_of_v2() -> None:
+@pytest.mark.covers("PR1")
+def test_a_partition_has_exactly_one_batch_of_v2() -> None:
     made = sender_fakes(leaders={TOPIC: (1, 1, 2)})
     for partition in range(3):
         made.batches(b"a", b"b", partition=partition)
@@ -29,14 +30,16 @@ def test_pr1_a_partition_has_exactly_one_batch_of_v2() -> None:
     assert made.produce() == [], "a request without batches is not sent"
 
 
-def test_pr2_zstd_needs_produce_7() -> None:
+@pytest.mark.covers("PR2")
+def test_zstd_needs_produce_7() -> None:
     assert (PRODUCE.min_version, PRODUCE_ZSTD.min_version) == (3, 7)
     assert PRODUCE_ZSTD.max_version == PRODUCE.max_version
     assert (PRODUCE.key, PRODUCE_ZSTD.key) == (0, 0)
 
 
+@pytest.mark.covers("PR3")
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_pr3_all_batches_of_a_request_have_the_producer_id_or_none_has_it(idempotent: bool) -> None:
+def test_all_batches_of_a_request_have_the_producer_id_or_none_has_it(idempotent: bool) -> None:
     made = sender_fakes(idempotent=idempotent, leaders={TOPIC: (1, 1, 1)})
     for partition in range(3):
         made.batches(b"a", partition=partition)

@@ -27,8 +27,9 @@ REFUSED = [code for code in FINAL if Action.FATAL not in code.action and code !=
 FATAL = [code for code in FINAL if Action.FATAL in code.action]
 
 
+@pytest.mark.covers("SN45")
 @pytest.mark.parametrize("code", RETRIED)
-def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code: int) -> None:
+def test_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code: int) -> None:
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     first = sent_in(outgoing)
@@ -60,8 +61,9 @@ def test_an_error_says_how_many_records_it_is_about() -> None:
         made.fakes.accumulator.flush()
 
 
+@pytest.mark.covers("SN44")
 @pytest.mark.parametrize("code", [*REFUSED, 9999])
-def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_to_do(code: int) -> None:
+def test_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_to_do(code: int) -> None:
     made = sender_fakes()
     future = made.fakes.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     (outgoing,) = made.produce()
@@ -96,7 +98,8 @@ def test_a_topic_that_vanished_for_good_is_topic_not_found() -> None:
     assert isinstance(made.error, TopicNotFound)
 
 
-def test_sn35_the_complaint_about_a_record_is_told() -> None:
+@pytest.mark.covers("SN35")
+def test_the_complaint_about_a_record_is_told() -> None:
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     complaint = (BatchIndexAndErrorMessage(0, "bad timestamp"),)
@@ -104,7 +107,8 @@ def test_sn35_the_complaint_about_a_record_is_told() -> None:
     assert "record 0 of the batch: bad timestamp" in str(made.error)
 
 
-def test_sn26_a_duplicate_is_a_success_without_an_offset() -> None:
+@pytest.mark.covers("SN26")
+def test_a_duplicate_is_a_success_without_an_offset() -> None:
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, DUPLICATE))
@@ -139,7 +143,8 @@ def test_an_answer_that_lacks_a_partition_is_no_answer_to_it() -> None:
     assert [sent.tp.partition for sent in sent_in(again)] == [1 - answered]
 
 
-def test_sn4_retries_exhausted_ends_with_the_last_error() -> None:
+@pytest.mark.covers("SN4")
+def test_retries_exhausted_ends_with_the_last_error() -> None:
     made = sender_fakes(retries=2)
     (outgoing,) = in_flight(made, b"a")
     for attempt in range(2):
@@ -152,7 +157,8 @@ def test_sn4_retries_exhausted_ends_with_the_last_error() -> None:
     assert "attempt 3" in str(made.error)
 
 
-def test_ra9_the_backoff_of_a_batch_doubles() -> None:
+@pytest.mark.covers("RA9")
+def test_the_backoff_of_a_batch_doubles() -> None:
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     pauses = []
@@ -166,11 +172,12 @@ def test_ra9_the_backoff_of_a_batch_doubles() -> None:
     assert pauses == pytest.approx([BACKOFF, 2 * BACKOFF, 4 * BACKOFF, 8 * BACKOFF])
 
 
+@pytest.mark.covers("SN4")
 @pytest.mark.parametrize(
     ("error", "name"),
     [(ConnectionFailed("reset by peer"), "NETWORK_EXCEPTION"), (KafkaTimeout("no answer"), "REQUEST_TIMED_OUT")],
 )
-def test_sn4_a_request_without_an_answer_is_sent_again_and_leaders_are_asked_for(
+def test_a_request_without_an_answer_is_sent_again_and_leaders_are_asked_for(
     error: ConnectionFailed | KafkaTimeout, name: str
 ) -> None:
     made = sender_fakes(retries=1)
@@ -185,7 +192,8 @@ def test_sn4_a_request_without_an_answer_is_sent_again_and_leaders_are_asked_for
     assert str(error) in str(made.error)
 
 
-def test_sn5_with_one_in_flight_order_survives_a_move_of_the_leader() -> None:
+@pytest.mark.covers("SN5")
+def test_with_one_in_flight_order_survives_a_move_of_the_leader() -> None:
     made = sender_fakes(keep_order=True, leaders={TOPIC: (1,)})
     made.batches(b"a", b"b")
     (outgoing,) = made.produce()
@@ -226,7 +234,8 @@ def test_the_first_failure_is_what_a_flush_raises(codes: dict[int, int], first: 
     assert made.error.code == first
 
 
-def test_ra10_pb11_sn48_a_leader_of_a_newer_epoch_gets_the_batch_without_a_pause() -> None:
+@pytest.mark.covers("RA10", "PB11", "SN48")
+def test_a_leader_of_a_newer_epoch_gets_the_batch_without_a_pause() -> None:
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     made.fakes.clock.advance(1)
@@ -245,8 +254,9 @@ def hint(leader: int, epoch: int) -> LeaderIdAndEpoch:
     return LeaderIdAndEpoch(leader, epoch)
 
 
+@pytest.mark.covers("SN48", "MT7")
 @pytest.mark.parametrize(("code", "told"), [(NOT_LEADER, True), (FENCED, True), (19, False), (3, False)])
-def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int, told: bool) -> None:
+def test_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int, told: bool) -> None:
     """KIP-951; the endpoint of a node that metadata does not know comes with the answer."""
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
@@ -260,10 +270,11 @@ def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(
     assert any(request.api is METADATA for request in requests) is refresh, "and the cluster is asked anyway"
 
 
+@pytest.mark.covers("MT7")
 @pytest.mark.parametrize(
     ("leader", "epoch", "moved"), [(2, 6, True), (2, 5, False), (2, 4, False), (9, 6, False), (-1, 6, False)]
 )
-def test_mt7_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: int, epoch: int, moved: bool) -> None:
+def test_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: int, epoch: int, moved: bool) -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}, epochs=5))
@@ -273,7 +284,8 @@ def test_mt7_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: i
     assert made.metadata.cluster.leader_of(TopicPartition(TOPIC, 0)) == ((2, 6) if moved else (1, 5))
 
 
-def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
+@pytest.mark.covers("SN35", "PB10")
+def test_complaints_reach_the_records_that_they_are_about() -> None:
     made = sender_fakes(leaders={TOPIC: (1,)})
     futures = [made.fakes.append_one(b"r") for _ in range(3)]
     (outgoing,) = made.produce()

@@ -36,7 +36,8 @@ def stamps_until_idle(made: SenderFakes) -> list[tuple[int, int, int, int]]:
     raise AssertionError("not idle after 20 rounds")
 
 
-def test_sn9_a_node_that_takes_nothing_is_stalled_and_one_that_takes_something_is_not() -> None:
+@pytest.mark.covers("SN9")
+def test_a_node_that_takes_nothing_is_stalled_and_one_that_takes_something_is_not() -> None:
     made = sender_fakes(availability_timeout=0.1, leaders={TOPIC: (1, 2)})
     stalled = []
     for _ in range(3):
@@ -52,8 +53,9 @@ def test_sn9_a_node_that_takes_nothing_is_stalled_and_one_that_takes_something_i
     assert made.sender.stalled == frozenset()
 
 
+@pytest.mark.covers("SN10")
 @pytest.mark.parametrize("keep_order", [False, True], ids=["five in flight", "one in flight"])
-def test_sn10_the_id_comes_before_the_first_batch(keep_order: bool) -> None:
+def test_the_id_comes_before_the_first_batch(keep_order: bool) -> None:
     made = sender_fakes(ready=False, keep_order=keep_order)
     made.metadata.request_topics(TOPIC)
     made.batches(b"a", b"b")
@@ -62,7 +64,8 @@ def test_sn10_the_id_comes_before_the_first_batch(keep_order: bool) -> None:
     assert stamps_until_idle(made) == [(77, 3, 0, 1), (77, 3, 1, 1)]
 
 
-def test_sn11_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
+@pytest.mark.covers("SN11")
+def test_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
@@ -82,7 +85,8 @@ def test_sn11_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
     assert stamps_until_idle(made) == [(77, 0, 0, 1)]
 
 
-def test_sn16_batches_behind_one_that_was_refused_for_good_follow_in_a_new_epoch() -> None:
+@pytest.mark.covers("SN16")
+def test_batches_behind_one_that_was_refused_for_good_follow_in_a_new_epoch() -> None:
     """Older Java clients shifted their sequences down instead."""
     made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")
@@ -93,8 +97,9 @@ def test_sn16_batches_behind_one_that_was_refused_for_good_follow_in_a_new_epoch
     assert stamps_until_idle(made) == [(77, 1, 0, 1), (77, 1, 1, 1)]
 
 
+@pytest.mark.covers("SN18")
 @pytest.mark.parametrize("code", [0, DUPLICATE])
-def test_sn18_the_second_of_a_partition_may_succeed_first(code: int) -> None:
+def test_the_second_of_a_partition_may_succeed_first(code: int) -> None:
     """The first was written, or is written late: its sequence says which."""
     made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
@@ -122,7 +127,8 @@ def out_of_epochs() -> tuple[SenderFakes, Future[RecordMetadata]]:
     return made, future
 
 
-def test_sn24_a_close_waits_for_the_new_id_and_what_follows() -> None:
+@pytest.mark.covers("SN24")
+def test_a_close_waits_for_the_new_id_and_what_follows() -> None:
     made, future = out_of_epochs()
     made.fakes.incomplete.begin_close()
     made.get_id(78, 0)
@@ -130,7 +136,8 @@ def test_sn24_a_close_waits_for_the_new_id_and_what_follows() -> None:
     assert future.result(0).offset == 100
 
 
-def test_sn24_a_forced_close_does_not() -> None:
+@pytest.mark.covers("SN24")
+def test_a_forced_close_does_not() -> None:
     made, future = out_of_epochs()
     made.fakes.accumulator.close(ProducerClosed("forced"))
     made.fakes.completion.abort(ProducerClosed("forced"))
@@ -140,7 +147,8 @@ def test_sn24_a_forced_close_does_not() -> None:
     assert made.fakes.pool.available == made.fakes.pool.total
 
 
-def test_sn32_the_halves_of_a_batch_share_its_sequences_and_later_ones_wait() -> None:
+@pytest.mark.covers("SN32")
+def test_the_halves_of_a_batch_share_its_sequences_and_later_ones_wait() -> None:
     made = sender_fakes()
     made.fakes.append(*[b"%d" % number * 100 for number in range(5)])
     (outgoing,) = made.produce()

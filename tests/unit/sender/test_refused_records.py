@@ -47,11 +47,10 @@ def named(values: list[bytes], found: list[BrokerRejection]) -> list[tuple[int, 
     return sorted(rows)
 
 
+@pytest.mark.covers("COM2")
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_com2_bad_records_of_two_kinds_are_taken_out_and_the_others_keep_their_order(
-    idempotent: bool, codec: Codec
-) -> None:
+def test_bad_records_of_two_kinds_are_taken_out_and_the_others_keep_their_order(idempotent: bool, codec: Codec) -> None:
     made = sender_fakes(idempotent=idempotent, batch_size=1 << 16, codec=codec)
     refused, partition = wanting(), ChoosyPartition()
     values = [(b"n" if row % 90 == 7 else b"t" if row == 500 else b"g") + b"%05d" % row for row in range(1000)]
@@ -69,9 +68,10 @@ def test_com2_bad_records_of_two_kinds_are_taken_out_and_the_others_keep_their_o
     assert not refused
 
 
+@pytest.mark.covers("COM2")
 @pytest.mark.parametrize("lost", [0.0, 0.15])
 @pytest.mark.parametrize("seed", range(60))
-def test_com2_whatever_is_in_flight_every_good_row_is_written_once_and_no_row_in_doubt_is_dead(
+def test_whatever_is_in_flight_every_good_row_is_written_once_and_no_row_in_doubt_is_dead(
     seed: int, lost: float
 ) -> None:
     choose = random.Random(seed)
@@ -106,7 +106,8 @@ def test_com2_whatever_is_in_flight_every_good_row_is_written_once_and_no_row_in
     assert partition.log[-1] == b"g-last", "the partition goes on"
 
 
-def test_com2_the_seeds_above_meet_what_they_are_for() -> None:
+@pytest.mark.covers("COM2")
+def test_the_seeds_above_meet_what_they_are_for() -> None:
     """Refusals with batches behind them in flight, which need new sequences, and an emptied batch among them."""
     made, refused, partition = sender_fakes(), wanting(), ChoosyPartition(epoch=0)
     letters = b"g", b"n", b"g", b"t", b"g"
@@ -128,8 +129,9 @@ def test_com2_the_seeds_above_meet_what_they_are_for() -> None:
     assert [each.rows for each in refused.take()] == [[1], [3]]
 
 
+@pytest.mark.covers("COM2")
 @pytest.mark.parametrize("gap", [1, 2])
-def test_com2_a_late_copy_of_a_batch_behind_a_refused_one_is_not_written(gap: int) -> None:
+def test_a_late_copy_of_a_batch_behind_a_refused_one_is_not_written(gap: int) -> None:
     """Of the batch behind it nobody has heard. Numbered anew in the same epoch it would leave its old sequence to the copy."""
     made, refused, partition = sender_fakes(batch_size=4096), wanting(), ChoosyPartition(epoch=0)
     for values in ([b"g0"], [b"n1", b"n2"][:gap], [b"g3", b"g4"][:gap]):
@@ -156,7 +158,8 @@ def complaints(*indices: int) -> tuple[BatchIndexAndErrorMessage, ...]:
     return tuple(BatchIndexAndErrorMessage(index, "bad") for index in indices)
 
 
-def test_com3_a_batch_whose_first_attempt_got_no_answer_fails_as_a_whole() -> None:
+@pytest.mark.covers("COM3")
+def test_a_batch_whose_first_attempt_got_no_answer_fails_as_a_whole() -> None:
     """It may have been written then."""
     made, refused = sender_fakes(), wanting()
     send(made, refused, b"a", b"b")
@@ -169,8 +172,9 @@ def test_com3_a_batch_whose_first_attempt_got_no_answer_fails_as_a_whole() -> No
     assert not refused.take()
 
 
+@pytest.mark.covers("COM3")
 @pytest.mark.parametrize("code", [code for code in Code if not code.action and code not in (0, 59, *CODES)])
-def test_com3_no_other_code_gives_a_row_back(code: Code) -> None:
+def test_no_other_code_gives_a_row_back(code: Code) -> None:
     made, refused = sender_fakes(), wanting()
     send(made, refused, b"a")
     (outgoing,) = made.produce()
@@ -180,8 +184,9 @@ def test_com3_no_other_code_gives_a_row_back(code: Code) -> None:
     assert not refused.take()
 
 
+@pytest.mark.covers("COM3")
 @pytest.mark.parametrize("indices", [(), (5,), (-1,), (0, 5)])
-def test_com3_a_refusal_that_names_no_record_or_one_that_is_not_there_fails_the_batch(indices: tuple[int, ...]) -> None:
+def test_a_refusal_that_names_no_record_or_one_that_is_not_there_fails_the_batch(indices: tuple[int, ...]) -> None:
     made, refused = sender_fakes(), wanting()
     send(made, refused, b"a", b"b")
     (outgoing,) = made.produce()
@@ -190,7 +195,8 @@ def test_com3_a_refusal_that_names_no_record_or_one_that_is_not_there_fails_the_
     assert not refused.take()
 
 
-def test_com3_a_record_of_another_thread_that_wants_none_back_fails_the_batch() -> None:
+@pytest.mark.covers("COM3")
+def test_a_record_of_another_thread_that_wants_none_back_fails_the_batch() -> None:
     made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, b"a")
     send(made, None, b"b")
@@ -203,7 +209,8 @@ def test_com3_a_record_of_another_thread_that_wants_none_back_fails_the_batch() 
     assert not refused.take()
 
 
-def test_com2_the_futures_of_other_records_follow_them() -> None:
+@pytest.mark.covers("COM2")
+def test_the_futures_of_other_records_follow_them() -> None:
     made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, b"a", b"b")
     future = made.fakes.append_one(b"c", 77)
@@ -218,7 +225,8 @@ def test_com2_the_futures_of_other_records_follow_them() -> None:
     assert [(each.rows, each.texts) for each in refused.take()] == [([1], ["bad"]), ([2], ["bad"])]
 
 
-def test_com2_complaints_of_a_second_round_reach_the_rows_of_later_runs() -> None:
+@pytest.mark.covers("COM2")
+def test_complaints_of_a_second_round_reach_the_rows_of_later_runs() -> None:
     made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, b"a", b"b", first=10)
     send(made, refused, b"c", b"d", first=50)
@@ -229,7 +237,8 @@ def test_com2_complaints_of_a_second_round_reach_the_rows_of_later_runs() -> Non
     assert [each.rows for each in refused.take()] == [[10], [51]]
 
 
-def test_com2_after_ten_rounds_a_batch_fails() -> None:
+@pytest.mark.covers("COM2")
+def test_after_ten_rounds_a_batch_fails() -> None:
     made, refused = sender_fakes(batch_size=4096), wanting()
     send(made, refused, *[b"%d" % row for row in range(20)])
     rounds = 0
@@ -241,7 +250,8 @@ def test_com2_after_ten_rounds_a_batch_fails() -> None:
     assert [row for each in refused.take() for row in each.rows] == list(range(10))
 
 
-def test_com4_what_waits_to_be_taken_is_bounded() -> None:
+@pytest.mark.covers("COM4")
+def test_what_waits_to_be_taken_is_bounded() -> None:
     made, refused = sender_fakes(batch_size=1 << 16), wanting(most=1000)
     for row in range(4):
         send(made, refused, b"x" * 900, first=row)
@@ -254,7 +264,8 @@ def test_com4_what_waits_to_be_taken_is_bounded() -> None:
     assert [row for each in refused.take() for row in each.rows] == [0, 1]
 
 
-def test_sn35_flush_tells_each_thread_its_own_rows() -> None:
+@pytest.mark.covers("SN35")
+def test_flush_tells_each_thread_its_own_rows() -> None:
     made = sender_fakes(batch_size=4096)
     send(made, None, b"a", b"b", first=100)
     (outgoing,) = made.produce()

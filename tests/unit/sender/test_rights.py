@@ -16,7 +16,8 @@ from tests.fakes.sender_fakes import TOPIC, answer_to, first_letters, in_flight,
 OUT_OF_ORDER = Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_sec29_a_topic_that_may_not_be_written_to_is_named_with_the_user_and_the_others_go_on() -> None:
+@pytest.mark.covers("SEC29")
+def test_a_topic_that_may_not_be_written_to_is_named_with_the_user_and_the_others_go_on() -> None:
     made = sender_fakes(leaders={TOPIC: (1, 1, 1)})
     first = made.fakes.append_one(b"a", tp=TopicPartition(TOPIC, 0))
     second = made.fakes.append_one(b"b", tp=TopicPartition(TOPIC, 1))
@@ -33,7 +34,8 @@ def test_sec29_a_topic_that_may_not_be_written_to_is_named_with_the_user_and_the
     assert made.fakes.incomplete.error is None
 
 
-def test_sec29_a_right_that_is_granted_in_between_loses_none_of_the_later_batches() -> None:
+@pytest.mark.covers("SEC29")
+def test_a_right_that_is_granted_in_between_loses_none_of_the_later_batches() -> None:
     """The broker has not counted the refused batch, so it takes the next one for a gap: the partition begins anew."""
     made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")
@@ -51,7 +53,8 @@ def test_sec29_a_right_that_is_granted_in_between_loses_none_of_the_later_batche
     assert epochs == {1}
 
 
-def test_sec29_no_right_to_a_producer_id_ends_the_producer_and_names_both_remedies() -> None:
+@pytest.mark.covers("SEC29")
+def test_no_right_to_a_producer_id_ends_the_producer_and_names_both_remedies() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
@@ -61,8 +64,9 @@ def test_sec29_no_right_to_a_producer_id_ends_the_producer_and_names_both_remedi
         assert part in str(made.fakes.incomplete.error)
 
 
+@pytest.mark.covers("SEC29")
 @pytest.mark.parametrize("code", [31, 53])
-def test_sec29_a_right_to_the_cluster_or_transaction_that_is_lost_ends_the_producer(code: int) -> None:
+def test_a_right_to_the_cluster_or_transaction_that_is_lost_ends_the_producer(code: int) -> None:
     made = sender_fakes()
     first, _ = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, code))
@@ -70,7 +74,8 @@ def test_sec29_a_right_to_the_cluster_or_transaction_that_is_lost_ends_the_produ
     assert "user 'app'" in str(made.fakes.incomplete.error)
 
 
-def test_sec29_who_waits_for_a_topic_without_a_right_is_told_at_once() -> None:
+@pytest.mark.covers("SEC29")
+def test_who_waits_for_a_topic_without_a_right_is_told_at_once() -> None:
     class Answer:
         error_code, leaders = 29, ()
 

@@ -25,7 +25,8 @@ def counts(made: SenderFakes, *names: str) -> list[float]:
     return [snapshot.value(OWN if name in own else CLIENT, f"{name}-total") for name in names]
 
 
-def test_sn3_a_batch_counts_when_it_is_drained_and_when_it_is_acknowledged() -> None:
+@pytest.mark.covers("SN3")
+def test_a_batch_counts_when_it_is_drained_and_when_it_is_acknowledged() -> None:
     made = sender_fakes()
     made.fakes.append(b"a" * 100, b"b" * 300)
     made.fakes.clock.advance(0.25)
@@ -46,7 +47,8 @@ def test_sn3_a_batch_counts_when_it_is_drained_and_when_it_is_acknowledged() -> 
     assert [snapshot.value(TOPIC, f"{name}-total", NAME) for name in ("record-send", "byte")] == [2, size]
 
 
-def test_sn45_a_batch_that_is_sent_again_counts_as_sent_twice_and_delivered_once() -> None:
+@pytest.mark.covers("SN45")
+def test_a_batch_that_is_sent_again_counts_as_sent_twice_and_delivered_once() -> None:
     made = sender_fakes()
     made.fakes.append(b"a", b"b", b"c")
     (outgoing,) = made.produce()
@@ -59,8 +61,9 @@ def test_sn45_a_batch_that_is_sent_again_counts_as_sent_twice_and_delivered_once
     assert read(made).value(TOPIC, "record-retry-total", NAME) == 3
 
 
+@pytest.mark.covers("SN44")
 @pytest.mark.parametrize("code", [INVALID_RECORD, CLUSTER_AUTHORIZATION])
-def test_sn44_the_records_of_a_refused_batch_have_failed(code: int) -> None:
+def test_the_records_of_a_refused_batch_have_failed(code: int) -> None:
     made = sender_fakes()
     made.fakes.append(b"a", b"b", b"c")
     (outgoing,) = made.produce()
@@ -70,8 +73,9 @@ def test_sn44_the_records_of_a_refused_batch_have_failed(code: int) -> None:
     assert read(made).value(TOPIC, "record-error-total", NAME) == 3
 
 
+@pytest.mark.covers("SN46")
 @pytest.mark.parametrize(("code", "errors"), [(NOT_LEADER, 2), (0, 1)])
-def test_sn46_a_batch_that_expired_in_flight_fails_once_and_javas_error_counts_a_refusal_again(
+def test_a_batch_that_expired_in_flight_fails_once_and_javas_error_counts_a_refusal_again(
     code: int, errors: int
 ) -> None:
     made = sender_fakes(delivery_timeout=120)
@@ -82,7 +86,8 @@ def test_sn46_a_batch_that_expired_in_flight_fails_once_and_javas_error_counts_a
     assert counts(made, "record-error", "record-failed", "record-delivered") == [errors, 1, 0]
 
 
-def test_sn32_a_split_is_neither_a_retry_nor_an_error() -> None:
+@pytest.mark.covers("SN32")
+def test_a_split_is_neither_a_retry_nor_an_error() -> None:
     made = sender_fakes()
     made.fakes.append(b"a" * 100, b"b" * 100)
     (outgoing,) = made.produce()
@@ -96,7 +101,8 @@ def test_sn32_a_split_is_neither_a_retry_nor_an_error() -> None:
     assert counts(made, "record-send", "record-delivered", "batch-delivered") == [4, 2, 2]
 
 
-def test_sn3_a_request_has_the_records_of_all_its_batches() -> None:
+@pytest.mark.covers("SN3")
+def test_a_request_has_the_records_of_all_its_batches() -> None:
     made = sender_fakes()
     made.batches(b"a")
     made.batches(b"b", b"c", partition=1)

@@ -52,7 +52,8 @@ def test_metadata_first_then_the_producer_id_then_batches() -> None:
     assert sent.header[9:12] == (77, 3, 0)
 
 
-def test_sn13_without_idempotence_there_is_no_id_and_no_sequence() -> None:
+@pytest.mark.covers("SN13")
+def test_without_idempotence_there_is_no_id_and_no_sequence() -> None:
     made = sender_fakes(ready=False, idempotent=False)
     made.metadata.request_topics(TOPIC)
     made.batches(b"a")
@@ -71,7 +72,8 @@ def test_the_request_carries_acks_and_timeout(acks: int) -> None:
     assert (body.transactional_id, body.acks, body.timeout_ms) == (None, acks, 30_000)
 
 
-def test_ra1_one_batch_per_partition_in_a_request_and_one_request_per_leader_in_a_step() -> None:
+@pytest.mark.covers("RA1")
+def test_one_batch_per_partition_in_a_request_and_one_request_per_leader_in_a_step() -> None:
     made = sender_fakes()  # partitions 0 and 1 on node 1, 2 on node 2
     for partition in range(3):
         made.batches(b"a", b"b", partition=partition)
@@ -83,7 +85,8 @@ def test_ra1_one_batch_per_partition_in_a_request_and_one_request_per_leader_in_
     assert found == [{1: [0, 1], 2: [2]}, {1: [0, 1], 2: [2]}, {}]
 
 
-def test_sn14_a_connection_gets_batch_after_batch_before_the_first_answer() -> None:
+@pytest.mark.covers("SN14")
+def test_a_connection_gets_batch_after_batch_before_the_first_answer() -> None:
     made = sender_fakes()
     made.batches(*(bytes([letter]) for letter in b"abcde"))
     requests = made.produce()
@@ -91,7 +94,8 @@ def test_sn14_a_connection_gets_batch_after_batch_before_the_first_answer() -> N
     assert [sent_in(request)[0].header.base_sequence for request in requests] == [0, 1, 2, 3, 4]
 
 
-def test_ra1_every_step_begins_with_another_partition() -> None:
+@pytest.mark.covers("RA1")
+def test_every_step_begins_with_another_partition() -> None:
     made = sender_fakes(leaders={TOPIC: (1, 1, 1)}, max_request_size=2000)
     for partition in range(3):
         made.batches(b"a", b"b", partition=partition)
@@ -101,7 +105,8 @@ def test_ra1_every_step_begins_with_another_partition() -> None:
     assert sorted(partition for order in orders for partition in order) == [0, 0, 1, 1, 2, 2]
 
 
-def test_ra5_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() -> None:
+@pytest.mark.covers("RA5")
+def test_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() -> None:
     made = sender_fakes(leaders={TOPIC: (1, 1, 1)}, max_request_size=1500)
     made.batches(b"a")
     made.batches(b"b", partition=1)
@@ -180,8 +185,9 @@ def test_questions_wait_for_a_node_in_backoff() -> None:
     assert made.step().wake_at == pytest.approx(made.now + 0.4)
 
 
+@pytest.mark.covers("NW9")
 @pytest.mark.parametrize("strategy", [300.0, None])
-def test_nw9_without_a_reachable_node_the_bootstrap_servers_are_asked_again(strategy: float | None) -> None:
+def test_without_a_reachable_node_the_bootstrap_servers_are_asked_again(strategy: float | None) -> None:
     """KIP-899; the topics stay known, so that rows go on being taken in."""
     made = sender_fakes(rebootstrap_after=strategy)
     made.batches(b"a")
@@ -197,7 +203,8 @@ def test_nw9_without_a_reachable_node_the_bootstrap_servers_are_asked_again(stra
     assert [request.node for request in made.produce()] == [1 if strategy is None else 2]
 
 
-def test_nw9_after_the_trigger_without_an_answer_the_bootstrap_servers_are_asked_again() -> None:
+@pytest.mark.covers("NW9")
+def test_after_the_trigger_without_an_answer_the_bootstrap_servers_are_asked_again() -> None:
     """KIP-1102: nodes that are there and do not answer."""
     made = sender_fakes(rebootstrap_after=300.0)
     start = made.now
@@ -239,7 +246,8 @@ def test_a_leader_that_comes_back_gets_the_batch() -> None:
     assert apis(made) == [(2, "Produce")]
 
 
-def test_sn11_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> None:
+@pytest.mark.covers("SN11")
+def test_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
@@ -254,7 +262,8 @@ def test_sn11_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> Non
     assert apis(made) == [(1, "Produce")]
 
 
-def test_sn12_sn28_a_refused_producer_id_ends_the_producer() -> None:
+@pytest.mark.covers("SN12", "SN28")
+def test_a_refused_producer_id_ends_the_producer() -> None:
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))

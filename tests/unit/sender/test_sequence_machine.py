@@ -312,4 +312,4 @@ class SequenceMachine(RuleBasedStateMachine):
 
 
 SequenceMachine.TestCase.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
-TestSn10ToSn34SequenceMachine = pytest.mark.slow(SequenceMachine.TestCase)
+TestSequenceMachine = pytest.mark.covers("SN10–SN34")(pytest.mark.slow(SequenceMachine.TestCase))

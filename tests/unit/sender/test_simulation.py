@@ -140,7 +140,8 @@ def check(schedule: Run, *, once: bool, ordered: bool) -> None:
     assert made.fakes.pool.available == made.fakes.pool.total
 
 
-def test_sec29_rights_that_come_and_go_lose_and_double_nothing_else() -> None:
+@pytest.mark.covers("SEC29")
+def test_rights_that_come_and_go_lose_and_double_nothing_else() -> None:
     """The brokers do not count a batch that they refuse for want of a right: later ones must not be taken for a gap's end."""
     refused = 0
     for seed in range(100):
@@ -160,19 +161,22 @@ def first_failure(first: int, count: int) -> str:
     return ""
 
 
+@pytest.mark.covers("SN10–SN39")
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 400, 100))
-def test_sn10_to_sn39_kip91_no_schedule_loses_doubles_or_delays_a_record(first: int) -> None:
+def test_kip91_no_schedule_loses_doubles_or_delays_a_record(first: int) -> None:
     assert first_failure(first, 100) == ""
 
 
+@pytest.mark.covers("SN10–SN39")
 @pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("first", sample_and_campaign(range(1000, 5000, 500)))
-def test_sn10_to_sn39_kip91_thousands_of_schedules(first: int) -> None:
+def test_kip91_thousands_of_schedules(first: int) -> None:
     assert first_failure(first, 500) == ""
 
 
+@pytest.mark.covers("SN13", "SN5")
 @pytest.mark.parametrize("seed", range(40))
-def test_sn13_sn5_without_idempotence_one_in_flight_loses_nothing_and_keeps_the_order(seed: int) -> None:
+def test_without_idempotence_one_in_flight_loses_nothing_and_keeps_the_order(seed: int) -> None:
     check(run(seed, idempotent=False, keep_order=True), once=False, ordered=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
@@ -26,7 +28,8 @@ def metadata() -> Metadata:
     return Metadata(max_age=MAX_AGE, backoff=lambda _: 0.0)
 
 
-def test_mt3_without_topic_ids_older_epochs_are_believed_when_nothing_else_is_told_for_a_while() -> None:
+@pytest.mark.covers("MT3")
+def test_without_topic_ids_older_epochs_are_believed_when_nothing_else_is_told_for_a_while() -> None:
     made = metadata()
     assert told(made, NOW, 1, 9) == (1, 9)
     assert told(made, NOW + 100, 2, 0) == (1, 9)
@@ -50,7 +53,8 @@ def test_with_topic_ids_older_epochs_of_the_same_topic_are_never_believed() -> N
         assert told(made, NOW + seconds, 2, 8, b"1" * 16) == (1, 9)
 
 
-def test_mt3_a_producer_leaves_the_former_leader_of_a_topic_made_anew() -> None:
+@pytest.mark.covers("MT3")
+def test_a_producer_leaves_the_former_leader_of_a_topic_made_anew() -> None:
     made = sender_fakes(acquainted=False, ready=False, delivery_timeout=60)
     made.metadata.use(TOPIC, made.now)
     made.metadata.request_update()

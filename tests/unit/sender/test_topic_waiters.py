@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.fakes.sender_fakes import MAX_AGE, metadata_of
 from tests.unit.sender.test_metadata import NOW, ask, learn, metadata
 
@@ -87,7 +89,8 @@ def test_refreshes_and_wishes_take_turns() -> None:
     assert [names == ["a"] for names in asked] == [True, False, True, False]
 
 
-def test_sn7_when_every_topic_is_idle_the_turn_is_that_of_a_wish() -> None:
+@pytest.mark.covers("SN7")
+def test_when_every_topic_is_idle_the_turn_is_that_of_a_wish() -> None:
     """Else nothing was sent, and nothing woke the sender, which slept with a waiter that was due."""
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))

@@ -98,9 +98,10 @@ def test_what_an_answer_is_silent_about_is_not_in_the_transaction(
     assert "commit" not in {words.split()[0] for words in made.sent}
 
 
+@pytest.mark.covers("TM10")
 @pytest.mark.parametrize("name", ["init", "add", "group", "commit", "abort", "raise"])
 @pytest.mark.parametrize("answer", [15, 16, LOST])
-def test_tm10_the_coordinator_is_looked_up_again_after_a_code_that_says_so_or_a_lost_answer(
+def test_the_coordinator_is_looked_up_again_after_a_code_that_says_so_or_a_lost_answer(
     name: str, answer: int | PyProducerError
 ) -> None:
     made = until_asked(name, [answer])
@@ -108,7 +109,8 @@ def test_tm10_the_coordinator_is_looked_up_again_after_a_code_that_says_so_or_a_
     assert made.state is TxnState.READY
 
 
-def test_tm10_tm13_the_coordinator_of_the_group_is_looked_up_again() -> None:
+@pytest.mark.covers("TM10", "TM13")
+def test_the_coordinator_of_the_group_is_looked_up_again() -> None:
     answers: list[int | PyProducerError] = [15, 16, 7, LOST]
     for answer in answers:
         made = until_asked("offsets", [answer])
@@ -116,7 +118,8 @@ def test_tm10_tm13_the_coordinator_of_the_group_is_looked_up_again() -> None:
         assert made.sent.count("offsets readers") == 2
 
 
-def test_tm10_a_coordinator_that_cannot_be_reached_is_looked_up_again_before_anything_is_sent() -> None:
+@pytest.mark.covers("TM10")
+def test_a_coordinator_that_cannot_be_reached_is_looked_up_again_before_anything_is_sent() -> None:
     made = in_transaction()
     made.made.sender.on_disconnect(1)
     made.made.batches(b"a")
@@ -141,8 +144,9 @@ FATAL = [
 ]  # fmt: skip
 
 
+@pytest.mark.covers("TM14", "TM15", "TM19")
 @pytest.mark.parametrize(("name", "code"), FATAL)
-def test_tm14_tm15_tm19_a_fatal_code_ends_the_producer_with_a_reason_that_says_what_to_do(name: str, code: int) -> None:
+def test_a_fatal_code_ends_the_producer_with_a_reason_that_says_what_to_do(name: str, code: int) -> None:
     made = until_asked(name, [code])
     assert made.state is TxnState.FATAL
     error = made.made.fakes.incomplete.error
@@ -164,8 +168,9 @@ ABORTABLE = [
 ]  # fmt: skip
 
 
+@pytest.mark.covers("TM13", "TM14", "TM32")
 @pytest.mark.parametrize(("name", "code"), ABORTABLE)
-def test_tm13_tm14_tm32_an_abortable_code_refuses_the_commit_until_an_abort(name: str, code: int) -> None:
+def test_an_abortable_code_refuses_the_commit_until_an_abort(name: str, code: int) -> None:
     made = until_asked(name, [code])
     assert made.state is TxnState.ABORTABLE
     for call in (TxnCall.COMMIT, TxnCall.BEGIN, TxnCall.OFFSETS, TxnCall.PREPARE):
@@ -178,7 +183,8 @@ def test_tm13_tm14_tm32_an_abortable_code_refuses_the_commit_until_an_abort(name
     assert made.do(TxnCall.COMMIT).error is None
 
 
-def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
+@pytest.mark.covers("TM14", "TM32")
+def test_a_refused_group_coordinator_is_abortable() -> None:
     for code in (30, 120):
         made = transaction_fakes()
         made.begin()
@@ -190,9 +196,10 @@ def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
         assert made.state is TxnState.ABORTABLE
 
 
+@pytest.mark.covers("TM14")
 @pytest.mark.parametrize("name", ["find", "init"])
 @pytest.mark.parametrize("code", [53, 31, 120])
-def test_tm14_a_refused_init_may_be_repeated(name: str, code: int) -> None:
+def test_a_refused_init_may_be_repeated(name: str, code: int) -> None:
     made = transaction_fakes()
     made.script[name] = [code]
     refused = made.do(TxnCall.INIT)
@@ -203,7 +210,8 @@ def test_tm14_a_refused_init_may_be_repeated(name: str, code: int) -> None:
     assert made.state is TxnState.IN_TRANSACTION
 
 
-def test_tm14_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_with_pauses() -> None:
+@pytest.mark.covers("TM14")
+def test_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_with_pauses() -> None:
     made = in_transaction()
     made.made.batches(b"a")
     made.run()
@@ -215,7 +223,8 @@ def test_tm14_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_
     assert made.made.now - began > 0.3
 
 
-def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() -> None:
+@pytest.mark.covers("TM5")
+def test_after_a_second_of_markers_that_are_not_written_the_pauses_grow() -> None:
     made = transaction_fakes()
     made.script["init"] = [51] * 100_000
     init = made.ask(TxnCall.INIT)
@@ -224,14 +233,16 @@ def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() ->
     assert 51 <= made.sent.count("init") < 51 + 60 / 0.8 + 1
 
 
+@pytest.mark.covers("TM12")
 @pytest.mark.parametrize("name", ["find", "init", "commit"])
-def test_tm12_a_broker_without_the_version_is_fatal(name: str) -> None:
+def test_a_broker_without_the_version_is_fatal(name: str) -> None:
     made = until_asked(name, [UnsupportedVersion("too old")])
     assert isinstance(made.made.fakes.incomplete.error, UnsupportedVersion)
     assert made.state is TxnState.FATAL
 
 
-def test_tm23_if_some_topics_are_unknown_all_are_asked_for_again_and_a_refused_one_is_named() -> None:
+@pytest.mark.covers("TM23")
+def test_if_some_topics_are_unknown_all_are_asked_for_again_and_a_refused_one_is_named() -> None:
     made = in_transaction()
     made.script["add"] = [{0: 55, 1: 3}, {0: 55, 1: 29}]
     made.made.batches(b"a")
@@ -252,8 +263,9 @@ def test_every_request_has_its_row_and_no_code_is_treated_as_done() -> None:
 # --- what leaders answer ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("SN47", "TM20")
 @pytest.mark.parametrize("code", [47, 48, 120, 29, 87, 44, 17, -1])
-def test_sn47_tm20_a_refused_batch_makes_the_transaction_abortable_and_no_flush_mends_that(code: int) -> None:
+def test_a_refused_batch_makes_the_transaction_abortable_and_no_flush_mends_that(code: int) -> None:
     made = in_transaction()
     made.script["produce"] = [code]
     made.made.batches(b"a")
@@ -267,7 +279,8 @@ def test_sn47_tm20_a_refused_batch_makes_the_transaction_abortable_and_no_flush_
     assert "commit" not in made.sent
 
 
-def test_tm19_a_producer_with_an_old_epoch_may_abort_and_is_told_what_that_will_show() -> None:
+@pytest.mark.covers("TM19")
+def test_a_producer_with_an_old_epoch_may_abort_and_is_told_what_that_will_show() -> None:
     """As in Java: a leader cannot tell a newer producer from a time-out, after which Kafka 4 lets the same producer go on."""
     for code, state in ((90, TxnState.FATAL), (0, TxnState.READY)):
         made = in_transaction()
@@ -282,8 +295,9 @@ def test_tm19_a_producer_with_an_old_epoch_may_abort_and_is_told_what_that_will_
         assert made.state is state
 
 
+@pytest.mark.covers("TM15", "TM19", "SN49")
 @pytest.mark.parametrize("code", [49, 90, 53, 31, 35])
-def test_tm15_tm19_sn49_a_fatal_code_of_a_leader_ends_the_producer(code: int) -> None:
+def test_a_fatal_code_of_a_leader_ends_the_producer(code: int) -> None:
     made = in_transaction()
     made.script["produce"] = [code]
     made.made.batches(b"a")
@@ -293,7 +307,8 @@ def test_tm15_tm19_sn49_a_fatal_code_of_a_leader_ends_the_producer(code: int) ->
     assert isinstance(commit.error, ProducerFenced) == (code in FENCED)
 
 
-def test_tm29_in_a_fatal_state_late_failures_change_nothing() -> None:
+@pytest.mark.covers("TM29")
+def test_in_a_fatal_state_late_failures_change_nothing() -> None:
     made = in_transaction(max_request_size=1200)
     made.holding.add("produce")
     made.made.batches(b"a")
@@ -307,7 +322,8 @@ def test_tm29_in_a_fatal_state_late_failures_change_nothing() -> None:
     assert made.manager.failure is None
 
 
-def test_tm20_an_error_while_aborting_does_not_stick() -> None:
+@pytest.mark.covers("TM20")
+def test_an_error_while_aborting_does_not_stick() -> None:
     made = in_transaction()
     made.holding.add("produce")
     made.made.batches(b"a")
@@ -323,7 +339,8 @@ def test_tm20_an_error_while_aborting_does_not_stick() -> None:
     assert made.manager.failure is None
 
 
-def test_sn21_tm26_a_batch_that_expires_makes_the_transaction_abortable_and_drops_the_commit() -> None:
+@pytest.mark.covers("SN21", "TM26")
+def test_a_batch_that_expires_makes_the_transaction_abortable_and_drops_the_commit() -> None:
     made = in_transaction()
     made.holding.add("produce")
     made.made.batches(b"a", b"b")
@@ -340,7 +357,8 @@ def test_sn21_tm26_a_batch_that_expires_makes_the_transaction_abortable_and_drop
     assert made.sent[-2:] == ["abort", "raise 0"]
 
 
-def test_tm26_where_no_epoch_can_be_raised_a_batch_in_doubt_is_fatal() -> None:
+@pytest.mark.covers("TM26")
+def test_where_no_epoch_can_be_raised_a_batch_in_doubt_is_fatal() -> None:
     made = in_transaction()
     made.script["produce"] = [87]
     made.script["raise"] = [UnsupportedVersion("InitProducerId 3 comes with Kafka 2.5")]
@@ -351,7 +369,8 @@ def test_tm26_where_no_epoch_can_be_raised_a_batch_in_doubt_is_fatal() -> None:
     assert made.state is TxnState.FATAL
 
 
-def test_sn27_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_transaction() -> None:
+@pytest.mark.covers("SN27")
+def test_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_transaction() -> None:
     made = in_transaction()
     made.made.batches(b"a")
     made.run()
@@ -363,7 +382,8 @@ def test_sn27_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_trans
     assert made.made.fakes.incomplete.queue_of(("orders", 0)).gate == 0
 
 
-def test_tm25_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_what_waits_is_told() -> None:
+@pytest.mark.covers("TM25")
+def test_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_what_waits_is_told() -> None:
     made = in_transaction()
     made.script["produce"] = [87]
     made.made.batches(b"a")
@@ -389,7 +409,8 @@ def test_rows_that_come_after_the_end_of_a_transaction_are_not_in_the_next_one()
     assert sum(header.records_count for header in made.headers) == 1
 
 
-def test_tm20_kp13_a_row_that_was_refused_before_it_was_queued_spoils_the_transaction_for_good() -> None:
+@pytest.mark.covers("TM20", "KP13")
+def test_a_row_that_was_refused_before_it_was_queued_spoils_the_transaction_for_good() -> None:
     made = in_transaction()
     made.made.batches(b"a")
     made.run()
@@ -405,7 +426,8 @@ def test_tm20_kp13_a_row_that_was_refused_before_it_was_queued_spoils_the_transa
     assert made.do(TxnCall.COMMIT).error is None
 
 
-def test_tm17_after_an_abort_the_next_transaction_is_as_new_whatever_ended_the_last_one() -> None:
+@pytest.mark.covers("TM17")
+def test_after_an_abort_the_next_transaction_is_as_new_whatever_ended_the_last_one() -> None:
     """Before anything was sent, after it, and while a batch is to be sent again."""
     for answers, sequence in (([], 0), ([0], 1), ([7], 0)):
         made = in_transaction()
@@ -422,7 +444,8 @@ def test_tm17_after_an_abort_the_next_transaction_is_as_new_whatever_ended_the_l
         assert (made.headers[-1].base_sequence, made.headers[-1].producer_epoch) == (sequence, int(answers == [7]))
 
 
-def test_tm22_a_batch_that_was_to_be_sent_again_is_dropped_and_the_epoch_shuts_out_what_is_on_its_way() -> None:
+@pytest.mark.covers("TM22")
+def test_a_batch_that_was_to_be_sent_again_is_dropped_and_the_epoch_shuts_out_what_is_on_its_way() -> None:
     made = in_transaction()
     made.script["produce"] = [LOST]
     made.made.batches(b"a")
@@ -437,7 +460,8 @@ def test_tm22_a_batch_that_was_to_be_sent_again_is_dropped_and_the_epoch_shuts_o
     assert (made.headers[-1].producer_epoch, made.headers[-1].base_sequence) == (1, 0)
 
 
-def test_tm27_an_end_that_got_no_answer_is_asked_for_again_and_then_the_epoch_is_raised() -> None:
+@pytest.mark.covers("TM27")
+def test_an_end_that_got_no_answer_is_asked_for_again_and_then_the_epoch_is_raised() -> None:
     """A late copy of it would end the next transaction of the same epoch (KAFKA-17754)."""
     made = in_transaction()
     made.script["commit"] = [LOST]
@@ -451,7 +475,8 @@ def test_tm27_an_end_that_got_no_answer_is_asked_for_again_and_then_the_epoch_is
     assert implicit.sent == ["produce 0", "commit", "find transaction", "commit"]
 
 
-def test_sn32_a_batch_that_is_split_in_a_transaction_keeps_its_sequences() -> None:
+@pytest.mark.covers("SN32")
+def test_a_batch_that_is_split_in_a_transaction_keeps_its_sequences() -> None:
     made = in_transaction()
     made.script["produce"] = [10]
     for value in (b"a", b"b", b"c", b"d"):

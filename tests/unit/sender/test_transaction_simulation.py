@@ -167,12 +167,13 @@ def check(caller: Caller) -> None:
         assert shown == sorted(shown)
 
 
+@pytest.mark.covers("TM8")
 @pytest.mark.slow
 @pytest.mark.parametrize("implicit", [False, True])
 @pytest.mark.parametrize(
     "seeds", sample_and_campaign([range(60), *(range(at, at + 200) for at in range(1000, 5000, 200))])
 )
-def test_tm8_a_transaction_is_visible_whole_and_once_or_not_at_all(seeds: range, implicit: bool) -> None:
+def test_a_transaction_is_visible_whole_and_once_or_not_at_all(seeds: range, implicit: bool) -> None:
     committed = aborted = fenced = 0
     for seed in seeds:
         caller = Caller(seed, implicit=implicit, takeovers=seed % 3 == 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from spark_producer.broker.connections.publish_buffer import (
     MAX_REQUESTS,
     RESUME_REQUESTS,
@@ -27,7 +29,8 @@ def publisher_of(buffer: PublishBuffer[str], owner: str = "one") -> Publisher[st
     return publisher
 
 
-def test_pub1_pub2_all_producers_are_paused_above_the_limit_and_not_before() -> None:
+@pytest.mark.covers("PUB1", "PUB2")
+def test_all_producers_are_paused_above_the_limit_and_not_before() -> None:
     buffer = buffer_of()
     one, two = publisher_of(buffer), publisher_of(buffer, "two")
     one.hold(LIMIT, 0)
@@ -39,7 +42,8 @@ def test_pub1_pub2_all_producers_are_paused_above_the_limit_and_not_before() -> 
     assert not Publisher(buffer, "a consumer").is_paused
 
 
-def test_pub3_they_go_on_at_half_exactly() -> None:
+@pytest.mark.covers("PUB3")
+def test_they_go_on_at_half_exactly() -> None:
     buffer = buffer_of()
     one, two = publisher_of(buffer), publisher_of(buffer, "two")
     one.hold(LIMIT // 2 + 1, 0)
@@ -56,7 +60,8 @@ def test_pub3_they_go_on_at_half_exactly() -> None:
     assert (buffer.paused, buffer.pauses) == (0, 2)
 
 
-def test_pub4_of_two_reasons_one_is_enough() -> None:
+@pytest.mark.covers("PUB4")
+def test_of_two_reasons_one_is_enough() -> None:
     buffer = buffer_of()
     one, two = publisher_of(buffer), publisher_of(buffer, "two")
     for _ in range(MAX_REQUESTS):
@@ -90,7 +95,8 @@ def test_the_memory_of_what_waits_is_a_reason_too() -> None:
     assert one.reasons == frozenset()
 
 
-def test_pub6_who_leaves_while_paused_leaves_no_count() -> None:
+@pytest.mark.covers("PUB6")
+def test_who_leaves_while_paused_leaves_no_count() -> None:
     buffer = buffer_of(memory=100)
     one, two = publisher_of(buffer), publisher_of(buffer, "two")
     one.hold(LIMIT + 1, 101)
@@ -102,7 +108,8 @@ def test_pub6_who_leaves_while_paused_leaves_no_count() -> None:
     assert buffer.take_resumed(0.0) == ["two"]
 
 
-def test_pub7_without_a_limit_bytes_pause_nobody() -> None:
+@pytest.mark.covers("PUB7")
+def test_without_a_limit_bytes_pause_nobody() -> None:
     buffer = buffer_of(UNLIMITED)
     one = publisher_of(buffer)
     one.hold(2**60, 0)

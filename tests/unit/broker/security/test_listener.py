@@ -95,6 +95,7 @@ def test_a_login_may_come_one_byte_at_a_time(paired: PairedBroker) -> None:
     assert client.receive(SASL_AUTHENTICATE)[1].error_code == Code.NONE
 
 
+@pytest.mark.covers("SEC35")
 @pytest.mark.parametrize(
     "sent",
     [
@@ -118,7 +119,7 @@ def test_a_login_may_come_one_byte_at_a_time(paired: PairedBroker) -> None:
         "handshake twice",
     ],
 )
-def test_sec35_what_comes_out_of_place_closes_the_connection_without_a_word(
+def test_what_comes_out_of_place_closes_the_connection_without_a_word(
     paired: PairedBroker, sent: Callable[[PairedClient], bytes]
 ) -> None:
     client, other = paired.connect(), logged_in(paired)
@@ -135,8 +136,9 @@ def test_sec35_what_comes_out_of_place_closes_the_connection_without_a_word(
     assert is_served(paired, other)
 
 
+@pytest.mark.covers("SEC35")
 @pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), MAX_FRAME_BYTES + 1])
-def test_sec35_frames_of_impossible_sizes_close_the_connection(paired: PairedBroker, size: int) -> None:
+def test_frames_of_impossible_sizes_close_the_connection(paired: PairedBroker, size: int) -> None:
     client = paired.connect()
     client.socket.sendall(struct.pack(">i", size))
     paired.turns()
@@ -144,14 +146,16 @@ def test_sec35_frames_of_impossible_sizes_close_the_connection(paired: PairedBro
     assert paired.clients.budget.held == 0
 
 
-def test_sec35_after_the_login_frames_may_be_large(paired: PairedBroker) -> None:
+@pytest.mark.covers("SEC35")
+def test_after_the_login_frames_may_be_large(paired: PairedBroker) -> None:
     client = logged_in(paired)
     client.socket.sendall(struct.pack(">i", MAX_FRAME_BYTES + 1))
     paired.turns()
     assert is_open(client)
 
 
-def test_sec35_a_large_request_right_behind_the_login_is_no_strangers(paired: PairedBroker) -> None:
+@pytest.mark.covers("SEC35")
+def test_a_large_request_right_behind_the_login_is_no_strangers(paired: PairedBroker) -> None:
     client = paired.connect()
     login = client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT)
     client.socket.sendall(login + struct.pack(">i", MAX_FRAME_BYTES + 1))
@@ -163,7 +167,8 @@ def test_sec35_a_large_request_right_behind_the_login_is_no_strangers(paired: Pa
     assert is_open(client)
 
 
-def test_sec35_who_is_silent_for_ten_seconds_is_closed(paired: PairedBroker) -> None:
+@pytest.mark.covers("SEC35")
+def test_who_is_silent_for_ten_seconds_is_closed(paired: PairedBroker) -> None:
     known = logged_in(paired)
     silent, busy = paired.connect(), paired.connect()
     paired.now += LOGIN_TIMEOUT_S - 0.1
@@ -178,7 +183,8 @@ def test_sec35_who_is_silent_for_ten_seconds_is_closed(paired: PairedBroker) -> 
     assert is_served(paired, known)
 
 
-def test_sec35_a_hundred_strangers_at_a_time(paired: PairedBroker) -> None:
+@pytest.mark.covers("SEC35")
+def test_a_hundred_strangers_at_a_time(paired: PairedBroker) -> None:
     known = logged_in(paired)
     strangers = [paired.connect() for _ in range(MAX_UNAUTHENTICATED)]
     refused = paired.connect()
@@ -214,7 +220,8 @@ def test_silent_connections_do_not_keep_others_of_their_host_from_logging_in(pai
     assert all(is_open(each) for each in strangers[1:])
 
 
-def test_sec35_a_refusal_comes_after_a_pause_in_which_others_are_served(paired: PairedBroker) -> None:
+@pytest.mark.covers("SEC35")
+def test_a_refusal_comes_after_a_pause_in_which_others_are_served(paired: PairedBroker) -> None:
     client, other = paired.connect(), logged_in(paired)
     client.socket.sendall(client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, WRONG))
     paired.turns()
@@ -242,9 +249,8 @@ def test_a_disabled_mechanism_is_refused_with_the_enabled_ones(paired: PairedBro
     assert client.is_closed_by_peer()
 
 
-def test_sec35_peers_that_are_refused_do_not_fill_the_log(
-    paired: PairedBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.covers("SEC35")
+def test_peers_that_are_refused_do_not_fill_the_log(paired: PairedBroker, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for number in range(50):
             client = paired.connect(f"10.0.0.{number % 2}:{number}")
@@ -258,7 +264,8 @@ def test_sec35_peers_that_are_refused_do_not_fill_the_log(
     assert "wrong" not in caplog.text
 
 
-def test_sec35_the_name_of_a_user_adds_no_line_to_the_log_and_does_not_fill_it(
+@pytest.mark.covers("SEC35")
+def test_the_name_of_a_user_adds_no_line_to_the_log_and_does_not_fill_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     security = BrokerSecurity("SASL_PLAINTEXT", mechanisms=("OAUTHBEARER",))
@@ -322,7 +329,8 @@ def test_a_login_where_there_is_none_is_out_of_place() -> None:
         assert client.ask(METADATA, EVERYTHING).brokers
 
 
-def test_sec39_tls_at_a_listener_that_speaks_plain_text_gets_nothing(users: Users) -> None:
+@pytest.mark.covers("SEC39")
+def test_tls_at_a_listener_that_speaks_plain_text_gets_nothing(users: Users) -> None:
     with (
         LocalBroker(security=BrokerSecurity("SASL_PLAINTEXT", users=users)) as broker,
         RawClient(broker.port) as client,
@@ -331,7 +339,8 @@ def test_sec39_tls_at_a_listener_that_speaks_plain_text_gets_nothing(users: User
         assert client.is_closed_by_peer()
 
 
-def test_sec39_plain_text_at_a_listener_of_tls_gets_the_alert_of_kafkas_brokers(users: Users, files: Path) -> None:
+@pytest.mark.covers("SEC39")
+def test_plain_text_at_a_listener_of_tls_gets_the_alert_of_kafkas_brokers(users: Users, files: Path) -> None:
     with (
         LocalBroker(security=BrokerSecurity("SASL_SSL", files / "broker.pem", users=users)) as broker,
         RawClient(broker.port) as client,
@@ -350,8 +359,9 @@ def test_every_mechanism_through_tls(users: Users, files: Path, mechanism: str) 
         assert client.ask(METADATA, EVERYTHING).brokers
 
 
+@pytest.mark.covers("SEC40")
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_sec40_the_broker_shows_no_password(mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_broker_shows_no_password(mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
     """Neither a right nor a wrong one, in no line of the log and no `repr`."""
     security = BrokerSecurity("SASL_PLAINTEXT", users=Users({"ada": "canary-right"}))
     with caplog.at_level(logging.DEBUG), LocalBroker(security=security) as broker:

@@ -102,6 +102,7 @@ def final_of(
 BARE = b"n=ada,r=clientnonce"
 
 
+@pytest.mark.covers("SEC36")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -112,9 +113,7 @@ BARE = b"n=ada,r=clientnonce"
     ],
     ids=["ours alone", "another", "another header", "no header"],
 )
-def test_sec36_the_last_message_must_bear_the_whole_nonce_and_the_header(
-    users: Users, changes: dict[str, bytes]
-) -> None:
+def test_the_last_message_must_bear_the_whole_nonce_and_the_header(users: Users, changes: dict[str, bytes]) -> None:
     """The proof is right each time: it is for the content of the message."""
     server = scram("SCRAM-SHA-256", users, lambda: "servernonce")
     next(server)
@@ -169,8 +168,9 @@ def test_last_messages_that_prove_nothing(users: Users, mechanism: str, final: b
         server.send(final.replace(b"%s", b"clientnonceserver"))
 
 
+@pytest.mark.covers("SEC37")
 @pytest.mark.parametrize("mechanism", SCRAMS)
-def test_sec37_a_first_answer_does_not_tell_whether_there_is_such_a_user(users: Users, mechanism: str) -> None:
+def test_a_first_answer_does_not_tell_whether_there_is_such_a_user(users: Users, mechanism: str) -> None:
     def responses(name: bytes) -> set[bytes]:
         found = set()
         for _ in range(3):
@@ -187,10 +187,9 @@ def test_sec37_a_first_answer_does_not_tell_whether_there_is_such_a_user(users: 
     assert {response.rpartition(b",")[2] for response in (one, two, three)} == {b"i=4096"}
 
 
+@pytest.mark.covers("SEC37")
 @pytest.mark.parametrize("mechanism", [*SCRAMS, "PLAIN"])
-def test_sec37_the_same_is_computed_for_unknown_users(
-    users: Users, mechanism: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_is_computed_for_unknown_users(users: Users, mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes time is counted: derivations, signatures, and comparisons in constant time."""
     calls: list[str] = []
 

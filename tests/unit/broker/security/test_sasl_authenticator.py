@@ -132,8 +132,9 @@ def test_a_login_by_each_mechanism(users: Users, mechanism: str) -> None:
     assert login.step(METADATA_FRAME, 1e9) == OrdinaryRequest()
 
 
+@pytest.mark.covers("SEC37")
 @pytest.mark.parametrize("mechanism", LISTED[:3])
-def test_sec37_unknown_users_and_wrong_passwords_are_told_the_same(users: Users, mechanism: str) -> None:
+def test_unknown_users_and_wrong_passwords_are_told_the_same(users: Users, mechanism: str) -> None:
     if mechanism == "PLAIN":
         words = "Authentication failed: Invalid username or password"
     else:
@@ -151,10 +152,11 @@ def test_sec37_unknown_users_and_wrong_passwords_are_told_the_same(users: Users,
 APIS_TRIED = (PRODUCE.key, METADATA.key, API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, 99)
 
 
+@pytest.mark.covers("SEC35")
 @pytest.mark.parametrize(
     ("state", "api"), [(state, api) for state, allowed in ALLOWED.items() for api in APIS_TRIED if api not in allowed]
 )
-def test_sec35_before_the_login_only_its_own_requests_are_taken(users: Users, state: LoginState, api: int) -> None:
+def test_before_the_login_only_its_own_requests_are_taken(users: Users, state: LoginState, api: int) -> None:
     login = login_of(users)
     before: dict[LoginState, list[memoryview]] = {
         LoginState.FIRST: [],
@@ -170,7 +172,8 @@ def test_sec35_before_the_login_only_its_own_requests_are_taken(users: Users, st
     assert step.buffers == []
 
 
-def test_sec35_the_allowed_requests() -> None:
+@pytest.mark.covers("SEC35")
+def test_the_allowed_requests() -> None:
     assert {
         LoginState.FIRST: {18, 17},
         LoginState.HANDSHAKE: {17},

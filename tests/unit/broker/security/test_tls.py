@@ -95,7 +95,8 @@ def test_unread_responses_wait_for_their_client(files: Path, tmp_path: Path) -> 
         assert [client.receive(API_VERSIONS)[0] for _ in range(count)] == list(range(1, count + 1))
 
 
-def test_sec39_a_tls_listener_never_speaks_plain_text(broker: LocalBroker, client: RawClient) -> None:
+@pytest.mark.covers("SEC39")
+def test_a_tls_listener_never_speaks_plain_text(broker: LocalBroker, client: RawClient) -> None:
     with RawClient(broker.port) as plain:
         for written in (plain.frame(API_VERSIONS, messages.ApiVersionsRequest()), plain.frame(METADATA, EVERYTHING)):
             with RawClient(broker.port) as fresh:
@@ -106,7 +107,8 @@ def test_sec39_a_tls_listener_never_speaks_plain_text(broker: LocalBroker, clien
     assert client.ask(METADATA, EVERYTHING).brokers
 
 
-def test_sec39_old_protocols_of_tls_are_refused(broker: LocalBroker, files: Path) -> None:
+@pytest.mark.covers("SEC39")
+def test_old_protocols_of_tls_are_refused(broker: LocalBroker, files: Path) -> None:
     context = ssl.create_default_context(cafile=str(files / "ca.pem"))
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -115,8 +117,9 @@ def test_sec39_old_protocols_of_tls_are_refused(broker: LocalBroker, files: Path
         context.wrap_socket(raw.socket, server_hostname=HOST)
 
 
+@pytest.mark.covers("SEC35")
 @pytest.mark.parametrize("begin", [b"", b"\x16", bytes.fromhex("160301020001"), bytes.fromhex("1603010004010000c0")])
-def test_sec35_half_a_handshake_ends_in_time(paired: PairedBroker, begin: bytes) -> None:
+def test_half_a_handshake_ends_in_time(paired: PairedBroker, begin: bytes) -> None:
     client = paired.connect()
     client.socket.sendall(begin)
     paired.turns()
@@ -126,8 +129,9 @@ def test_sec35_half_a_handshake_ends_in_time(paired: PairedBroker, begin: bytes)
     assert client.is_closed_by_peer()
 
 
+@pytest.mark.covers("SEC35")
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(100)])
-def test_sec35_what_is_no_tls_closes_the_connection(
+def test_what_is_no_tls_closes_the_connection(
     paired: PairedBroker, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -176,7 +180,8 @@ def test_with_sasl_the_user_is_who_logs_in(files: Path, users: Users, caplog: py
     assert " as 'bob'" in caplog.text
 
 
-def test_sec35_the_handshake_of_tls_is_no_login(files: Path, users: Users) -> None:
+@pytest.mark.covers("SEC35")
+def test_the_handshake_of_tls_is_no_login(files: Path, users: Users) -> None:
     with (
         LocalBroker(security=BrokerSecurity("SASL_SSL", files / "broker.pem", users=users)) as broker,
         over_tls(RawClient(broker.port), files / "ca.pem") as client,
@@ -195,7 +200,8 @@ def serial_of(port: int, ca: Path) -> str:
         return str(found["serialNumber"])
 
 
-def test_sec43_new_connections_use_new_certificates(
+@pytest.mark.covers("SEC43")
+def test_new_connections_use_new_certificates(
     ca: trustme.CA, files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own, key = tmp_path / "tls.crt", tmp_path / "tls.key"

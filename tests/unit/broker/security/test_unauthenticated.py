@@ -17,7 +17,8 @@ from spark_producer.broker.security.unauthenticated import (
 )
 
 
-def test_sec35_they_are_late_in_order_and_the_others_are_not_looked_at() -> None:
+@pytest.mark.covers("SEC35")
+def test_they_are_late_in_order_and_the_others_are_not_looked_at() -> None:
     strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
     assert strangers.next_deadline() == float("inf")
     for number in range(5):
@@ -29,7 +30,8 @@ def test_sec35_they_are_late_in_order_and_the_others_are_not_looked_at() -> None
     assert len(strangers) == 4
 
 
-def test_sec35_a_hundred_are_enough() -> None:
+@pytest.mark.covers("SEC35")
+def test_a_hundred_are_enough() -> None:
     strangers: UnauthenticatedConnections[int] = UnauthenticatedConnections()
     for number in range(MAX_UNAUTHENTICATED):
         assert not strangers.is_full
@@ -39,7 +41,8 @@ def test_sec35_a_hundred_are_enough() -> None:
     assert not strangers.is_full
 
 
-def test_sec35_one_line_a_minute_for_each_host() -> None:
+@pytest.mark.covers("SEC35")
+def test_one_line_a_minute_for_each_host() -> None:
     strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
     asked = [
         ("10.0.0.1:5", 0.0),
@@ -60,7 +63,8 @@ def test_sec35_one_line_a_minute_for_each_host() -> None:
     )
 
 
-def test_sec35_a_million_hosts_cost_no_memory() -> None:
+@pytest.mark.covers("SEC35")
+def test_a_million_hosts_cost_no_memory() -> None:
     strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
     for number in range(5000):
         assert strangers.may_log(f"host {number}:1", logging.WARNING, float(number) / 1000)

@@ -81,8 +81,9 @@ def test_files_that_cannot_be_read(file: Path, tmp_path: Path) -> None:
         Users.read(tmp_path / "none")
 
 
+@pytest.mark.covers("SEC42")
 @pytest.mark.parametrize("second", [b"bob", b"ada=y", b"=y", b"bob=\xff", b"bob=\0"])
-def test_sec42_no_local_variable_of_a_traceback_shows_a_password(file: Path, second: bytes) -> None:
+def test_no_local_variable_of_a_traceback_shows_a_password(file: Path, second: bytes) -> None:
     file.write_bytes(b"ada=canary-7130\n" + second)
     with pytest.raises(ConfigError) as raised:
         Users.read(file)

@@ -31,7 +31,8 @@ def in_transaction(*, implicit: bool = False, **options: object) -> TransactionF
     return made
 
 
-def test_tm8_a_whole_transaction_in_the_explicit_style() -> None:
+@pytest.mark.covers("TM8")
+def test_a_whole_transaction_in_the_explicit_style() -> None:
     made = transaction_fakes()
     made.do(TxnCall.INIT)
     made.do(TxnCall.BEGIN)
@@ -55,7 +56,8 @@ def test_tm8_a_whole_transaction_in_the_explicit_style() -> None:
     ]  # fmt: skip
 
 
-def test_tm8_tm4_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itself() -> None:
+@pytest.mark.covers("TM8", "TM4")
+def test_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itself() -> None:
     made = transaction_fakes(implicit=True)
     made.do(TxnCall.INIT)
     for _ in range(2):
@@ -70,7 +72,8 @@ def test_tm8_tm4_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itsel
     assert [(header.producer_epoch, header.base_sequence) for header in made.headers] == [(0, 0), (1, 0)]
 
 
-def test_tm4_in_the_explicit_style_a_batch_waits_until_its_partition_is_added() -> None:
+@pytest.mark.covers("TM4")
+def test_in_the_explicit_style_a_batch_waits_until_its_partition_is_added() -> None:
     made = in_transaction()
     made.holding.add("add")
     made.made.batches(b"a")
@@ -84,7 +87,8 @@ def test_tm4_in_the_explicit_style_a_batch_waits_until_its_partition_is_added() 
     assert made.sent == ["add 0", "add 1", "produce 0,1"] or made.sent[1:] == ["produce 0", "add 1", "produce 1"]
 
 
-def test_tm5_only_before_the_first_partition_the_pause_is_short() -> None:
+@pytest.mark.covers("TM5")
+def test_only_before_the_first_partition_the_pause_is_short() -> None:
     made = in_transaction()
     made.script["add"] = [CONCURRENT, CONCURRENT, 0, CONCURRENT]
     began = made.made.now
@@ -96,13 +100,15 @@ def test_tm5_only_before_the_first_partition_the_pause_is_short() -> None:
     assert made.made.now - began == pytest.approx(2 * 0.02 + 0.1)
 
 
-def test_tm11_a_second_init_is_refused_and_changes_nothing() -> None:
+@pytest.mark.covers("TM11")
+def test_a_second_init_is_refused_and_changes_nothing() -> None:
     made = in_transaction()
     assert isinstance(made.do(TxnCall.INIT).error, IllegalState)
     assert made.state is TxnState.IN_TRANSACTION
 
 
-def test_tm2_tm21_commit_is_withheld_while_a_batch_is_in_flight_or_waits() -> None:
+@pytest.mark.covers("TM2", "TM21")
+def test_commit_is_withheld_while_a_batch_is_in_flight_or_waits() -> None:
     made = in_transaction()
     made.holding.add("produce")
     made.made.batches(b"a", b"b")
@@ -116,7 +122,8 @@ def test_tm2_tm21_commit_is_withheld_while_a_batch_is_in_flight_or_waits() -> No
     assert commit.done
 
 
-def test_ra18_sn41_a_commit_sends_open_batches_at_once() -> None:
+@pytest.mark.covers("RA18", "SN41")
+def test_a_commit_sends_open_batches_at_once() -> None:
     made = in_transaction(linger=500.0)
     made.made.fakes.append(b"open")
     began = made.made.now
@@ -126,7 +133,8 @@ def test_ra18_sn41_a_commit_sends_open_batches_at_once() -> None:
     assert made.made.fakes.incomplete.flushing == 0
 
 
-def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() -> None:
+@pytest.mark.covers("TM18")
+def test_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() -> None:
     made = in_transaction(linger=500.0)
     made.holding.add("add")
     made.made.batches(b"a")
@@ -143,16 +151,18 @@ def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() 
     assert made.sent[-1] == "commit"
 
 
+@pytest.mark.covers("TM24")
 @pytest.mark.parametrize("call", [TxnCall.COMMIT, TxnCall.ABORT])
 @pytest.mark.parametrize("implicit", [False, True])
-def test_tm24_a_transaction_without_anything_ends_without_a_request(call: TxnCall, implicit: bool) -> None:
+def test_a_transaction_without_anything_ends_without_a_request(call: TxnCall, implicit: bool) -> None:
     made = in_transaction(implicit=implicit)
     assert made.do(call).error is None
     assert made.sent == []
     assert made.state is TxnState.READY
 
 
-def test_tm24_an_abort_sends_no_end_if_adding_was_refused() -> None:
+@pytest.mark.covers("TM24")
+def test_an_abort_sends_no_end_if_adding_was_refused() -> None:
     made = in_transaction()
     made.script["add"] = [29]
     made.made.batches(b"a")
@@ -172,8 +182,9 @@ def test_an_abort_ends_what_may_have_begun_though_no_answer_came_and_believes_th
     assert made.sent == ["add 0", "find transaction", "add 0", "abort"]
 
 
+@pytest.mark.covers("SN42")
 @pytest.mark.parametrize("implicit", [False, True])
-def test_sn42_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -> None:
+def test_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -> None:
     made = in_transaction(implicit=implicit)
     made.made.batches(b"a")
     made.run()
@@ -188,7 +199,8 @@ def test_sn42_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -
     assert made.made.fakes.pool.available == made.made.fakes.pool.total
 
 
-def test_tm30_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_anew_in_the_implicit_one() -> None:
+@pytest.mark.covers("TM30")
+def test_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_anew_in_the_implicit_one() -> None:
     for implicit, expected in ((False, [(0, 0), (0, 1)]), (True, [(0, 0), (1, 0)])):
         made = in_transaction(implicit=implicit)
         made.made.batches(b"a")
@@ -200,8 +212,9 @@ def test_tm30_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_ane
         assert [(header.producer_epoch, header.base_sequence) for header in made.headers] == expected
 
 
+@pytest.mark.covers("TM3")
 @pytest.mark.parametrize("state", [state for state in TxnState if state is not TxnState.FATAL])
-def test_tm3_each_state_allows_its_calls_and_no_other(state: TxnState) -> None:
+def test_each_state_allows_its_calls_and_no_other(state: TxnState) -> None:
     for call in TxnCall:
         made = transaction_fakes()
         made.manager.state = state
@@ -214,8 +227,9 @@ def test_tm3_each_state_allows_its_calls_and_no_other(state: TxnState) -> None:
             assert made.state is state, "a call that makes no sense changes nothing"
 
 
+@pytest.mark.covers("TM3")
 @pytest.mark.parametrize("state", TxnState)
-def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: TxnState) -> None:
+def test_rows_are_taken_in_a_transaction_and_held_back_before_one(state: TxnState) -> None:
     made = transaction_fakes()
     made.manager.state = state
     if state in {
@@ -229,7 +243,8 @@ def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: Txn
             made.manager.check()
 
 
-def test_tm31_what_the_table_does_not_allow_is_fatal_on_the_io_thread() -> None:
+@pytest.mark.covers("TM31")
+def test_what_the_table_does_not_allow_is_fatal_on_the_io_thread() -> None:
     for to in TxnState:
         for state in TxnState:
             if state in SOURCES[to]:
@@ -253,7 +268,8 @@ def test_every_state_can_be_reached_and_left() -> None:
     assert not ACCEPTS_ROWS & SETTLED
 
 
-def test_tm6_what_leaves_a_partition_by_what_the_coordinator_has_done() -> None:
+@pytest.mark.covers("TM6")
+def test_what_leaves_a_partition_by_what_the_coordinator_has_done() -> None:
     """Waiting, being added, added; and with each, the transaction open, or only to be aborted."""
     for stage_of_adding, sent_then in ((0, 0), (1, 0), (2, 1)):
         for abortable in (False, True):
@@ -272,7 +288,8 @@ def test_tm6_what_leaves_a_partition_by_what_the_coordinator_has_done() -> None:
             assert more == (1 if stage_of_adding == 2 and not abortable else 0)
 
 
-def test_tm1_sn40_a_producer_that_closes_aborts_its_transaction() -> None:
+@pytest.mark.covers("TM1", "SN40")
+def test_a_producer_that_closes_aborts_its_transaction() -> None:
     made = in_transaction(linger=500.0)
     made.made.batches(b"a")
     made.run()
@@ -285,7 +302,8 @@ def test_tm1_sn40_a_producer_that_closes_aborts_its_transaction() -> None:
     assert made.made.fakes.incomplete.idle
 
 
-def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait_for_an_init() -> None:
+@pytest.mark.covers("TM1", "SN40")
+def test_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait_for_an_init() -> None:
     made = in_transaction()
     made.holding.add("commit")
     made.made.batches(b"a")
@@ -303,7 +321,8 @@ def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait
     assert waiting.manager.settled
 
 
-def test_tm28_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another_producer_id() -> None:
+@pytest.mark.covers("TM28")
+def test_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another_producer_id() -> None:
     made = in_transaction(implicit=True)
     made.made.batches(b"a")
     made.identity = ProducerIdAndEpoch(78, -1)  # as if the epochs of 77 were used up
@@ -317,7 +336,8 @@ def test_tm28_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another
     ]  # fmt: skip
 
 
-def test_tm9_the_style_is_that_of_the_finalized_feature_at_init_and_at_the_end_of_each_transaction() -> None:
+@pytest.mark.covers("TM9")
+def test_the_style_is_that_of_the_finalized_feature_at_init_and_at_the_end_of_each_transaction() -> None:
     made = in_transaction()
     for level, words in (
         (1, ["add 0", "produce 0", "commit"]),

@@ -52,7 +52,8 @@ def test_damage_of_forced_rows_is_reported(disk: SimulatedDisk) -> None:
         opened(disk, index.durable_bytes)
 
 
-def test_idx2_rows_are_on_the_disk_when_add_or_move_returns(disk: SimulatedDisk) -> None:
+@pytest.mark.covers("IDX2")
+def test_rows_are_on_the_disk_when_add_or_move_returns(disk: SimulatedDisk) -> None:
     index = opened(disk)
     index.add({5: rows(0, 2)})
     added = disk.durable(LEDGERS / NAME)
@@ -61,7 +62,8 @@ def test_idx2_rows_are_on_the_disk_when_add_or_move_returns(disk: SimulatedDisk)
     assert len(disk.durable(LEDGERS / NAME)) == index.durable_bytes > len(added)
 
 
-def test_idx2_no_flush_leaves_an_index_that_a_loss_of_power_makes_anew(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.covers("IDX2")
+def test_no_flush_leaves_an_index_that_a_loss_of_power_makes_anew(caplog: pytest.LogCaptureFixture) -> None:
     """The rebuilding would hide that rows were not forced."""
     stage = EngineStage(sync=True)
     for seed in range(10):
@@ -117,8 +119,9 @@ def test_a_rewritten_file_has_all_rows(disk: SimulatedDisk) -> None:
     assert (again.row_count, again.find(5, 51)) == (26, Location(50, 52, 7, 2000, SIZE))
 
 
+@pytest.mark.covers("IDX1")
 @pytest.mark.parametrize("damage", ["flipped", "gone"])
-def test_idx1_an_index_that_is_rebuilt_is_the_original(damage: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_that_is_rebuilt_is_the_original(damage: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = EngineStage(logs=3, entry_log_bytes=3000)
     for number in range(60):
         stage.append(number % 3, records=1 + number % 4, size=100 + number)

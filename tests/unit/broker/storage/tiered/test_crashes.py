@@ -15,9 +15,10 @@ CASES = 25
 SEEDS = 20
 
 
+@pytest.mark.covers("W7")
 @pytest.mark.slow
 @pytest.mark.parametrize("case", range(CASES))
-def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int) -> None:
+def test_what_was_acknowledged_is_recovered_after_every_death(case: int) -> None:
     """500 seeds in all, which take some 20 seconds of a processor; `make crash-seeds` plays 100,000."""
     for seed in range(case * SEEDS, (case + 1) * SEEDS):
         assert play(seed) == RUNS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from spark_producer.broker.storage.tiered.counters import CursorCounters
 from spark_producer.broker.storage.tiered.cursors import IDLE_S, MAX_ACTIVE_LAG, MAX_READERS, Cursors
 from tests.fakes.fake_clock import FakeClock
@@ -31,7 +33,8 @@ class Bench:
         return self.counters.active, self.counters.inactive
 
 
-def test_tail1_without_a_cursor_nothing_is_cached() -> None:
+@pytest.mark.covers("TAIL1")
+def test_without_a_cursor_nothing_is_cached() -> None:
     stage = ReadStage()
     stage.path.reader_waits(LOG, 0)  # a reader of no group
     stage.admit(*batches_from(0, 50))
@@ -41,7 +44,8 @@ def test_tail1_without_a_cursor_nothing_is_cached() -> None:
     assert stage.counters.write_cache.hit_active == 50
 
 
-def test_tail1_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
+@pytest.mark.covers("TAIL1")
+def test_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
     stage.admit(*batches_from(0, 50))
@@ -49,7 +53,8 @@ def test_tail1_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
     assert stage.counters.cursor.inactive == 1
 
 
-def test_tail1_with_an_active_cursor_all_is_cached() -> None:
+@pytest.mark.covers("TAIL1")
+def test_with_an_active_cursor_all_is_cached() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
     stage.path.reader_waits(LOG, 0)
@@ -59,14 +64,16 @@ def test_tail1_with_an_active_cursor_all_is_cached() -> None:
     assert stage.counters.tail.hit == 50
 
 
-def test_tail1_readers_of_no_group_count_if_the_settings_say_so() -> None:
+@pytest.mark.covers("TAIL1")
+def test_readers_of_no_group_count_if_the_settings_say_so() -> None:
     stage = ReadStage(durable=False)
     stage.path.reader_waits(LOG, 0)
     stage.admit(*batches_from(0, 50))
     assert stage.counters.tail.insert == 50
 
 
-def test_tail2_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
+@pytest.mark.covers("TAIL2")
+def test_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.reader_waits(LOG, 0)
@@ -79,7 +86,8 @@ def test_tail2_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
     assert bench.admit() == [False]
 
 
-def test_tail2_the_lag_is_in_entries_and_an_entry_that_is_read_in_part_is_part_of_it() -> None:
+@pytest.mark.covers("TAIL2")
+def test_the_lag_is_in_entries_and_an_entry_that_is_read_in_part_is_part_of_it() -> None:
     bench = Bench(threshold=3)
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.reader_waits(LOG, 0)
@@ -90,7 +98,8 @@ def test_tail2_the_lag_is_in_entries_and_an_entry_that_is_read_in_part_is_part_o
         bench.cursors.reader_moved(LOG, position, 0)
 
 
-def test_tail3_a_reader_that_has_caught_up_is_active_again() -> None:
+@pytest.mark.covers("TAIL3")
+def test_a_reader_that_has_caught_up_is_active_again() -> None:
     bench = Bench(threshold=10)
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.reader_waits(LOG, 0)
@@ -103,7 +112,8 @@ def test_tail3_a_reader_that_has_caught_up_is_active_again() -> None:
     assert bench.admit() == [True]
 
 
-def test_tail3_of_a_reader_that_is_before_all_that_is_known_the_lag_is_large() -> None:
+@pytest.mark.covers("TAIL3")
+def test_of_a_reader_that_is_before_all_that_is_known_the_lag_is_large() -> None:
     """The group came when the log had entries already: how many lie before the first new one is not known."""
     bench = Bench()
     bench.admit(3)
@@ -123,7 +133,8 @@ def test_the_nearest_reader_makes_a_cursor_active() -> None:
     assert bench.cursors.has_active(LOG)
 
 
-def test_tail6_the_slowest_active_reader_is_what_counts() -> None:
+@pytest.mark.covers("TAIL6")
+def test_the_slowest_active_reader_is_what_counts() -> None:
     bench = Bench(threshold=5)
     bench.cursors.set_durable(LOG, 2)
     bench.cursors.reader_waits(LOG, 0)
@@ -139,7 +150,8 @@ def test_tail6_the_slowest_active_reader_is_what_counts() -> None:
     assert bench.cursors.slowest(LOG) == 24, "the other is not active"
 
 
-def test_tail6_what_the_slowest_has_read_leaves_the_cache() -> None:
+@pytest.mark.covers("TAIL6")
+def test_what_the_slowest_has_read_leaves_the_cache() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 2)
     stage.path.reader_waits(LOG, 0)
@@ -154,7 +166,8 @@ def test_tail6_what_the_slowest_has_read_leaves_the_cache() -> None:
     assert stage.counters.tail.hit == 11
 
 
-def test_tail6_two_readers_at_the_same_offset_are_told_apart_once_the_second_has_read() -> None:
+@pytest.mark.covers("TAIL6")
+def test_two_readers_at_the_same_offset_are_told_apart_once_the_second_has_read() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.reader_waits(LOG, 0)

@@ -20,9 +20,10 @@ SIZE = 300
 WHOLE = ENTRY_HEADER.size + SIZE
 
 
+@pytest.mark.covers("RAH5")
 @pytest.mark.parametrize("left", [0, 1, ENTRY_HEADER.size - 1, ENTRY_HEADER.size, 60, WHOLE - 1])
 @pytest.mark.parametrize("is_sealed", [False, True])
-def test_rah5_a_file_that_ends_before_its_entries_do_is_damage(left: int, is_sealed: bool) -> None:
+def test_a_file_that_ends_before_its_entries_do_is_damage(left: int, is_sealed: bool) -> None:
     """Neither a read of the entry that is cut nor a read-ahead that comes to it waits for the rest."""
     stage = EngineStage()
     for _ in range(3):
@@ -40,8 +41,9 @@ def test_rah5_a_file_that_ends_before_its_entries_do_is_damage(left: int, is_sea
     stage.close()
 
 
+@pytest.mark.covers("GC1")
 @pytest.mark.parametrize("left", [0, WHOLE, WHOLE + 1, WHOLE + 20])
-def test_gc1_a_file_whose_map_is_gone_is_read_instead(left: int, tmp_path: Path) -> None:
+def test_a_file_whose_map_is_gone_is_read_instead(left: int, tmp_path: Path) -> None:
     """On a real disk, which refuses to read fewer than no bytes. Else one such file would end every garbage collection."""
     files = SystemFiles()
     writer = EntryLogWriter(files, tmp_path, 10_000)

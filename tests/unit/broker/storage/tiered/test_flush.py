@@ -21,7 +21,8 @@ def stage() -> Iterator[EngineStage]:
     made.close()
 
 
-def test_w6_the_batches_of_a_log_lie_together_and_in_order(stage: EngineStage) -> None:
+@pytest.mark.covers("W6")
+def test_the_batches_of_a_log_lie_together_and_in_order(stage: EngineStage) -> None:
     for number in range(30):
         stage.admit(number % 3)
     stage.flush()
@@ -35,7 +36,8 @@ def test_w6_the_batches_of_a_log_lie_together_and_in_order(stage: EngineStage) -
     assert [log_id for log_id, _ in runs] == sorted(log_id for log_id, _ in runs)
 
 
-def test_w7_each_step_is_on_the_disk_before_the_next_one_begins(stage: EngineStage) -> None:
+@pytest.mark.covers("W7")
+def test_each_step_is_on_the_disk_before_the_next_one_begins(stage: EngineStage) -> None:
     stage.append()
     stage.flush()
     stage.append()
@@ -50,7 +52,8 @@ def test_w7_each_step_is_on_the_disk_before_the_next_one_begins(stage: EngineSta
     assert [call for call in wanted if call not in calls] == [], "in this order"  # `in` reads on in the iterator
 
 
-def test_w7_the_journal_is_dropped_when_all_of_it_is_elsewhere(stage: EngineStage) -> None:
+@pytest.mark.covers("W7")
+def test_the_journal_is_dropped_when_all_of_it_is_elsewhere(stage: EngineStage) -> None:
     stage.append()
     stage.flush()
     journals = [name for name in stage.disk.names(stage.engine.directory / "journal") if name.endswith(".txn")]

@@ -61,7 +61,8 @@ def delete(stage: EngineStage, index: int) -> None:
     stage.storage.delete([("t", index)])
 
 
-def test_gc1_a_file_is_deleted_when_no_ledger_in_it_is_left(stage: EngineStage) -> None:
+@pytest.mark.covers("GC1")
+def test_a_file_is_deleted_when_no_ledger_in_it_is_left(stage: EngineStage) -> None:
     for _ in range(3):
         append_and_flush(stage, 1000, 1000, 0)
     delete(stage, 0)
@@ -87,9 +88,8 @@ def deleted_soon(stage: EngineStage, monkeypatch: pytest.MonkeyPatch, index: int
     return after
 
 
-def test_gc4_the_disk_has_its_room_back_soon_after_a_deletion(
-    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.covers("GC4")
+def test_the_disk_has_its_room_back_soon_after_a_deletion(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also that of the file that is written to, of which another log needs a little."""
     append_and_flush(stage, 1500, 300, 0)
     before = stage.read_all(1)
@@ -104,7 +104,8 @@ def test_gc4_the_disk_has_its_room_back_soon_after_a_deletion(
     again.close()
 
 
-def test_gc4_many_deletions_are_few_collections(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("GC4")
+def test_many_deletions_are_few_collections(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
     append_and_flush(stage, 1500, 0, 0)
     append_and_flush(stage, 0, 1500, 0)
     after = deleted_soon(stage, monkeypatch, 0)
@@ -120,7 +121,8 @@ def test_gc4_many_deletions_are_few_collections(stage: EngineStage, monkeypatch:
     assert after(1.0) > 800.0, "nothing was deleted since"
 
 
-def test_gc1_a_damaged_file_stays_while_the_index_has_batches_behind_the_damage(
+@pytest.mark.covers("GC1")
+def test_a_damaged_file_stays_while_the_index_has_batches_behind_the_damage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It has no map, because it was the open file when its run ended, so a scan ends at the damage."""
@@ -143,8 +145,9 @@ def test_gc1_a_damaged_file_stays_while_the_index_has_batches_behind_the_damage(
     again.close()
 
 
+@pytest.mark.covers("GC4")
 @pytest.mark.parametrize("call", ["write", "force"])
-def test_gc4_a_file_that_cannot_be_ended_loses_nothing(stage: EngineStage, call: str) -> None:
+def test_a_file_that_cannot_be_ended_loses_nothing(stage: EngineStage, call: str) -> None:
     append_and_flush(stage, 1500, 300, 0)
     before = stage.read_all(1)
     delete(stage, 0)
@@ -160,7 +163,8 @@ def test_gc4_a_file_that_cannot_be_ended_loses_nothing(stage: EngineStage, call:
     again.close()
 
 
-def test_gc2_a_file_of_which_little_is_needed_is_compacted(stage: EngineStage) -> None:
+@pytest.mark.covers("GC2")
+def test_a_file_of_which_little_is_needed_is_compacted(stage: EngineStage) -> None:
     for _ in range(3):
         append_and_flush(stage, 1500, 300, 0)
     append_and_flush(stage, 0, 0, 1800)
@@ -177,7 +181,8 @@ def test_gc2_a_file_of_which_little_is_needed_is_compacted(stage: EngineStage) -
     again.close()
 
 
-def test_idx1_an_index_is_rebuilt_after_a_compaction_has_mixed_old_batches_with_new_ones(stage: EngineStage) -> None:
+@pytest.mark.covers("IDX1")
+def test_an_index_is_rebuilt_after_a_compaction_has_mixed_old_batches_with_new_ones(stage: EngineStage) -> None:
     for _ in range(3):
         append_and_flush(stage, 1500, 300, 0)
     append_and_flush(stage, 0, 300, 1400)
@@ -222,7 +227,8 @@ def half_flushed(monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineStage]:
     made.close()
 
 
-def test_gc3_nothing_is_deleted_while_a_flush_is_to_be_repeated(half_flushed: EngineStage) -> None:
+@pytest.mark.covers("GC3")
+def test_nothing_is_deleted_while_a_flush_is_to_be_repeated(half_flushed: EngineStage) -> None:
     before, there = half_flushed.read_all(1), half_flushed.entry_logs()
     for _ in range(2):  # the first time its entry log would be ended, the second time it would be deleted
         collect(half_flushed, 0.4)
@@ -234,7 +240,8 @@ def test_gc3_nothing_is_deleted_while_a_flush_is_to_be_repeated(half_flushed: En
     again.close()
 
 
-def test_gc3_nothing_is_deleted_after_the_last_try_of_a_flush(
+@pytest.mark.covers("GC3")
+def test_nothing_is_deleted_after_the_last_try_of_a_flush(
     half_flushed: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk works again, and the broker, which takes no more batches, collects no entry logs."""
@@ -256,7 +263,8 @@ def test_gc3_nothing_is_deleted_after_the_last_try_of_a_flush(
     again.close()
 
 
-def test_gc3_nothing_is_deleted_before_the_catalog_knows_of_it(stage: EngineStage) -> None:
+@pytest.mark.covers("GC3")
+def test_nothing_is_deleted_before_the_catalog_knows_of_it(stage: EngineStage) -> None:
     append_and_flush(stage, 1000, 0, 0)
     append_and_flush(stage, 0, 1000, 1000)
     stage.disk.script.fail("write", "catalog*", times=None)
@@ -269,10 +277,11 @@ def test_gc3_nothing_is_deleted_before_the_catalog_knows_of_it(stage: EngineStag
     assert len(stage.entry_logs()) == 1
 
 
+@pytest.mark.covers("GC2")
 @pytest.mark.parametrize(
     ("call", "pattern"), [("write", "*.log"), ("force", "*.log"), ("force", "index"), ("unlink", "*.log")]
 )
-def test_gc2_a_compaction_that_fails_loses_nothing(stage: EngineStage, call: str, pattern: str) -> None:
+def test_a_compaction_that_fails_loses_nothing(stage: EngineStage, call: str, pattern: str) -> None:
     for _ in range(2):
         append_and_flush(stage, 1500, 300, 0)
     append_and_flush(stage, 0, 0, 1800)
@@ -344,7 +353,8 @@ def test_a_log_that_is_deleted_while_the_index_is_rewritten_is_no_damage(
     again.close()
 
 
-def test_gc2_a_compaction_copies_no_faster_than_it_may(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("GC2")
+def test_a_compaction_copies_no_faster_than_it_may(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """So flushes come between its steps, and what was flushed meanwhile is not touched."""
     monkeypatch.setattr("spark_producer.broker.storage.tiered.garbage_collection.CHUNK", 1)
     for _ in range(3):
@@ -366,7 +376,8 @@ def test_gc2_a_compaction_copies_no_faster_than_it_may(stage: EngineStage, monke
     assert len(stage.read_all(2)) == 4
 
 
-def test_gc2_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it_may(
+@pytest.mark.covers("GC2")
+def test_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has no map. So the first collection after a start reads it as a whole, and flushes come between."""
@@ -389,7 +400,8 @@ def test_gc2_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it
     stage.close()
 
 
-def test_gc4_room_does_not_wait_until_a_file_of_an_earlier_life_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("GC4")
+def test_room_does_not_wait_until_a_file_of_an_earlier_life_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes minutes if it is large."""
     earlier = EngineStage(logs=2)
     append_and_flush(earlier, 1000, 1000)
@@ -409,7 +421,8 @@ def test_gc4_room_does_not_wait_until_a_file_of_an_earlier_life_was_read(monkeyp
     stage.close()
 
 
-def test_gc2_a_compaction_that_is_cut_short_is_begun_again_in_the_next_life(
+@pytest.mark.covers("GC2")
+def test_a_compaction_that_is_cut_short_is_begun_again_in_the_next_life(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_producer.broker.storage.tiered.garbage_collection.CHUNK", 1)

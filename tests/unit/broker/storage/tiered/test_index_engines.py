@@ -62,9 +62,10 @@ def test_a_stopped_broker_finds_its_index_as_it_was(
     again.close()
 
 
+@pytest.mark.covers("IDX1")
 @pytest.mark.parametrize("engine", NAMES)
 @pytest.mark.parametrize("damage", ["gone", "unreadable"])
-def test_idx1_an_index_that_is_gone_or_damaged_is_rebuilt(
+def test_an_index_that_is_gone_or_damaged_is_rebuilt(
     engine: str, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = opened(tmp_path, engine)

@@ -19,9 +19,10 @@ LINES = 150
 """A process reports some rounds, of one batch for each partition, before it is killed. Meanwhile the cache is flushed."""
 
 
+@pytest.mark.covers("W7")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TIERS)
-def test_w7_a_killed_process_leaves_everything_that_it_has_acknowledged(
+def test_a_killed_process_leaves_everything_that_it_has_acknowledged(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     acknowledged = [0] * PARTITIONS

@@ -50,7 +50,8 @@ def contents(stage: EngineStage) -> list[list[bytes]]:
     return [stage.read_all(index) for index in range(len(stage.logs))]
 
 
-def test_dir1_all_batches_of_a_log_lie_in_one_directory(stage: EngineStage) -> None:
+@pytest.mark.covers("DIR1")
+def test_all_batches_of_a_log_lie_in_one_directory(stage: EngineStage) -> None:
     for _ in range(5):
         before = fill(stage)
     for ledger in stage.engine.ledgers:
@@ -67,7 +68,8 @@ def test_dir1_all_batches_of_a_log_lie_in_one_directory(stage: EngineStage) -> N
     again.close()
 
 
-def test_dir1_nothing_of_them_is_inside_the_data_directory(stage: EngineStage) -> None:
+@pytest.mark.covers("DIR1")
+def test_nothing_of_them_is_inside_the_data_directory(stage: EngineStage) -> None:
     fill(stage)
     assert {name.split(".")[0] for name in stage.disk.names(DATA_DIR / "tiered")} == {"catalog"}
     assert any(name.endswith(".txn") for name in stage.disk.names(JOURNAL))
@@ -75,7 +77,8 @@ def test_dir1_nothing_of_them_is_inside_the_data_directory(stage: EngineStage) -
         assert {"index", "lastMark", "owner"} < set(stage.disk.names(directory))
 
 
-def test_dir1_the_journal_is_replayed_from_its_directory(stage: EngineStage) -> None:
+@pytest.mark.covers("DIR1")
+def test_the_journal_is_replayed_from_its_directory(stage: EngineStage) -> None:
     for index in range(4):
         stage.append(index)
     before = contents(stage)
@@ -84,6 +87,7 @@ def test_dir1_the_journal_is_replayed_from_its_directory(stage: EngineStage) -> 
     again.close()
 
 
+@pytest.mark.covers("DIR2")
 @pytest.mark.parametrize(
     ("outside", "named"),
     [
@@ -95,7 +99,7 @@ def test_dir1_the_journal_is_replayed_from_its_directory(stage: EngineStage) -> 
         ({"journal_dir": Path("/slow"), "ledger_dirs": DIRECTORIES}, "the journal in /slow"),
     ],
 )
-def test_dir2_other_directories_are_refused_by_name_and_nothing_is_lost(
+def test_other_directories_are_refused_by_name_and_nothing_is_lost(
     stage: EngineStage, outside: dict[str, Any], named: str
 ) -> None:
     before = fill(stage)
@@ -109,7 +113,8 @@ def test_dir2_other_directories_are_refused_by_name_and_nothing_is_lost(
     again.close()
 
 
-def test_dir2_a_data_directory_that_keeps_all_inside_stays_so() -> None:
+@pytest.mark.covers("DIR2")
+def test_a_data_directory_that_keeps_all_inside_stays_so() -> None:
     stage = EngineStage()
     stage.append()
     stage.close()
@@ -120,8 +125,9 @@ def test_dir2_a_data_directory_that_keeps_all_inside_stays_so() -> None:
         EngineStage(stage.disk, **OUTSIDE)
 
 
+@pytest.mark.covers("DIR2")
 @pytest.mark.parametrize("directory", [JOURNAL, *DIRECTORIES])
-def test_dir2_a_directory_whose_disk_is_not_mounted_is_refused(stage: EngineStage, directory: Path) -> None:
+def test_a_directory_whose_disk_is_not_mounted_is_refused(stage: EngineStage, directory: Path) -> None:
     fill(stage)
     stage.close()
     for name in stage.disk.names(directory):
@@ -130,7 +136,8 @@ def test_dir2_a_directory_whose_disk_is_not_mounted_is_refused(stage: EngineStag
         EngineStage(stage.disk, logs=4, **OUTSIDE)
 
 
-def test_dir2_directories_that_were_exchanged_are_refused(stage: EngineStage) -> None:
+@pytest.mark.covers("DIR2")
+def test_directories_that_were_exchanged_are_refused(stage: EngineStage) -> None:
     fill(stage)
     stage.close()
     disk = stage.disk
@@ -142,7 +149,8 @@ def test_dir2_directories_that_were_exchanged_are_refused(stage: EngineStage) ->
         EngineStage(disk, logs=4, **OUTSIDE)
 
 
-def test_dir2_a_new_directory_is_empty_and_nobody_elses(stage: EngineStage) -> None:
+@pytest.mark.covers("DIR2")
+def test_a_new_directory_is_empty_and_nobody_elses(stage: EngineStage) -> None:
     other = BrokerSettings(sync_on_close=False)
     with pytest.raises(ConfigError, match="/one/ledgers: by its file owner it belongs to another data directory"):
         TieredStorage(Path("/other"), other, options=EngineStage(ledger_dirs=DIRECTORIES[:1]).options, files=stage.disk)
@@ -158,8 +166,9 @@ def test_dir2_a_new_directory_is_empty_and_nobody_elses(stage: EngineStage) -> N
     assert disk.content(JOURNAL / "1.txn") == b"of somebody"
 
 
+@pytest.mark.covers("DIR2")
 @pytest.mark.parametrize("call", range(30))
-def test_dir2_a_first_start_that_a_crash_cuts_short_can_be_repeated(call: int) -> None:
+def test_a_first_start_that_a_crash_cuts_short_can_be_repeated(call: int) -> None:
     disk = SimulatedDisk()
     for name in ("write", "force", "rename", "sync_directory", "open"):
         disk.script.fail(name, times=None, after=call)
@@ -173,11 +182,12 @@ def test_dir2_a_first_start_that_a_crash_cuts_short_can_be_repeated(call: int) -
     again.close()
 
 
+@pytest.mark.covers("DIR3")
 @pytest.mark.parametrize(
     ("call", "what"), [("write", "*.log"), ("force", "*.log"), ("write", "index"), ("force", "index")]
 )
 @pytest.mark.parametrize("directory", DIRECTORIES)
-def test_dir3_a_flush_fails_by_name_if_one_directory_refuses_and_nothing_is_lost_or_doubled(
+def test_a_flush_fails_by_name_if_one_directory_refuses_and_nothing_is_lost_or_doubled(
     stage: EngineStage, directory: Path, call: str, what: str
 ) -> None:
     fill(stage)
@@ -207,7 +217,8 @@ def test_dir3_a_flush_fails_by_name_if_one_directory_refuses_and_nothing_is_lost
     again.close()
 
 
-def test_dir3_a_full_directory_is_named_and_records_are_taken_by_itself_once_it_has_space(
+@pytest.mark.covers("DIR3")
+def test_a_full_directory_is_named_and_records_are_taken_by_itself_once_it_has_space(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index in range(4):
@@ -229,7 +240,8 @@ def test_dir3_a_full_directory_is_named_and_records_are_taken_by_itself_once_it_
     again.close()
 
 
-def test_dir4_each_directory_is_collected(stage: EngineStage) -> None:
+@pytest.mark.covers("DIR4")
+def test_each_directory_is_collected(stage: EngineStage) -> None:
     for _ in range(3):
         fill(stage, size=1200)
     for log in stage.logs[:2]:
@@ -244,7 +256,8 @@ def test_dir4_each_directory_is_collected(stage: EngineStage) -> None:
     assert [len(stage.read_all(index)) for index in (2, 3)] == [3, 3]
 
 
-def test_dir5_an_index_is_rebuilt_from_its_own_directory(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.covers("DIR5")
+def test_an_index_is_rebuilt_from_its_own_directory(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         before = fill(stage)
     stage.close()
@@ -273,7 +286,8 @@ def test_a_catalog_from_before_there_were_directories_outside_is_read(caplog: py
     again.close()
 
 
-def test_dir6_two_data_directories_cannot_use_one_ledger_directory_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.covers("DIR6")
+def test_two_data_directories_cannot_use_one_ledger_directory_at_a_time(tmp_path: Path) -> None:
     settings = BrokerSettings(
         storage_engine="tiered", ledger_dirs=(str(tmp_path / "l"),), journal_dir=str(tmp_path / "j")
     )
@@ -299,6 +313,7 @@ def warned_of(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> list[str]
     return [record.getMessage() for record in caplog.records if "on one device" in record.getMessage()]
 
 
+@pytest.mark.covers("DIR7")
 @pytest.mark.parametrize(
     ("devices", "shared"),
     [
@@ -308,7 +323,7 @@ def warned_of(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> list[str]
         ((1, 2, 3), None),
     ],
 )
-def test_dir7_directories_on_one_device_are_told_once_where_batches_wait_for_forces(
+def test_directories_on_one_device_are_told_once_where_batches_wait_for_forces(
     devices: tuple[int, ...], shared: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     for sync in (True, False):
@@ -320,7 +335,8 @@ def test_dir7_directories_on_one_device_are_told_once_where_batches_wait_for_for
         assert all(f"/data/tiered: on one device are {shared}" in text and "--journal-dir" in text for text in logged)
 
 
-def test_dir7_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.covers("DIR7")
+def test_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     TieredStorage(tmp_path, BrokerSettings(sync_each_append=True)).close()
     (logged,) = [record for record in caplog.records if "on one device" in record.getMessage()]
@@ -335,6 +351,7 @@ def test_dir7_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pyte
     assert logged.levelname == "WARNING"
 
 
+@pytest.mark.covers("DIR6")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -348,6 +365,6 @@ def test_dir7_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pyte
         ({"storage_engine": "tiered", "ledger_dirs": ("a",), "journal_dir": "a"}, "must differ"),
     ],
 )
-def test_dir6_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         BrokerSettings(**given)

@@ -36,50 +36,58 @@ def entries(*batches: bytes) -> bytes:
     return b"".join(map(stored, batches))
 
 
+@pytest.mark.covers("RAH1")
 @pytest.mark.parametrize("most", [0, 1, 4])
-def test_rah1_it_ends_after_so_many_entries(most: int) -> None:
+def test_it_ends_after_so_many_entries(most: int) -> None:
     ahead = Ahead(entries(*batches_from(10, 5)), WIDE._replace(max_entries=most))
     assert (ahead.stop, ahead.bases) == (Stop.COUNT, [10, 12, 14, 16][:most])
     assert ahead.left == (5 - most) * 116, "not one entry more was taken"
 
 
+@pytest.mark.covers("RAH2")
 @pytest.mark.parametrize("limits", [WIDE._replace(cache_bytes=250), WIDE._replace(max_bytes=250)])
-def test_rah2_it_ends_with_the_entry_that_reaches_a_limit_of_bytes(limits: ReadAheadLimits) -> None:
+def test_it_ends_with_the_entry_that_reaches_a_limit_of_bytes(limits: ReadAheadLimits) -> None:
     ahead = Ahead(entries(*batches_from(10, 5)), limits)
     assert (ahead.stop, ahead.decision.bytes) == (Stop.BYTES, 300), "200 bytes are less than 250, 300 are not"
     assert ahead.left == 2 * 116
 
 
-def test_rah2_a_limit_that_is_met_exactly_is_reached() -> None:
+@pytest.mark.covers("RAH2")
+def test_a_limit_that_is_met_exactly_is_reached() -> None:
     ahead = Ahead(entries(*batches_from(10, 5)), WIDE._replace(cache_bytes=200))
     assert (ahead.stop, len(ahead.bases)) == (Stop.BYTES, 2)
 
 
+@pytest.mark.covers("RAH2")
 @pytest.mark.parametrize("max_bytes", [-1, 0])
-def test_rah2_the_second_limit_of_bytes_may_be_off(max_bytes: int) -> None:
+def test_the_second_limit_of_bytes_may_be_off(max_bytes: int) -> None:
     ahead = Ahead(entries(*batches_from(10, 5)), WIDE._replace(max_bytes=max_bytes))
     assert (ahead.stop, len(ahead.bases)) == (None, 5)
 
 
-def test_rah3_it_ends_at_an_entry_of_another_log() -> None:
+@pytest.mark.covers("RAH3")
+def test_it_ends_at_an_entry_of_another_log() -> None:
     ahead = Ahead(entries(*batches_from(10, 2)) + stored(batch_at(14), OTHER) + entries(batch_at(14)))
     assert (ahead.stop, ahead.bases) == (Stop.OTHER_LOG, [10, 12])
 
 
+@pytest.mark.covers("RAH4")
 @pytest.mark.parametrize("unexpected", [13, 16, 12, 0])
-def test_rah4_it_ends_at_an_entry_that_does_not_follow(unexpected: int) -> None:
+def test_it_ends_at_an_entry_that_does_not_follow(unexpected: int) -> None:
     ahead = Ahead(entries(batch_at(10), batch_at(12), batch_at(unexpected), batch_at(14)))
     assert (ahead.stop, ahead.bases) == (Stop.GAP, [10, 12])
 
 
-def test_rah5_it_ends_where_the_file_ends() -> None:
+@pytest.mark.covers("RAH5")
+def test_it_ends_where_the_file_ends() -> None:
     ahead = Ahead(entries(*batches_from(10, 2)))
     ahead.decision.on_damage()
     assert (ahead.stop, ahead.bases) == (Stop.END, [10, 12])
 
 
+@pytest.mark.covers("RAH5")
 @pytest.mark.parametrize("byte", range(8, 116))
-def test_rah5_it_ends_at_damage_wherever_that_is(byte: int) -> None:
+def test_it_ends_at_damage_wherever_that_is(byte: int) -> None:
     """After the size: a damaged size makes an entry larger than the file, or gives bytes whose checksum is another."""
     damaged = bytearray(stored(batch_at(12)))
     damaged[byte] ^= 1
@@ -87,8 +95,9 @@ def test_rah5_it_ends_at_damage_wherever_that_is(byte: int) -> None:
     assert (ahead.stop, ahead.bases) == (Stop.END, [10])
 
 
+@pytest.mark.covers("RAH5")
 @pytest.mark.parametrize("batch", [b"no batch" * 8, batch_at(12)[:16] + b"\1" + batch_at(12)[17:], batch_at(12)[:60]])
-def test_rah5_what_is_no_batch_is_damage(batch: bytes) -> None:
+def test_what_is_no_batch_is_damage(batch: bytes) -> None:
     ahead = Ahead(entries(batch_at(10), batch, batch_at(14)))
     assert (ahead.stop, ahead.bases) == (Stop.END, [10])
 

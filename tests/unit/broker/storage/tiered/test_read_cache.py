@@ -41,7 +41,8 @@ def find(cache: ReadCache, log_id: int, offset: int) -> tuple[int, bytes] | None
     return None if found is None else (found.end_offset, found.data)
 
 
-def test_rc1_a_full_ring_begins_its_oldest_segment_anew() -> None:
+@pytest.mark.covers("RC1")
+def test_a_full_ring_begins_its_oldest_segment_anew() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(2 * 640, counters)
     for number in range(20):  # 10 of 64 bytes to a segment
@@ -56,7 +57,8 @@ def test_rc1_a_full_ring_begins_its_oldest_segment_anew() -> None:
     cache.close()
 
 
-def test_rc1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
+@pytest.mark.covers("RC1")
+def test_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(3 * 1000, counters, largest_segment=1000)
     assert cache.segment_bytes == 1000
@@ -76,7 +78,8 @@ def test_rc1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
     cache.close()
 
 
-def test_rc1_stretches_begin_at_multiples_of_64() -> None:
+@pytest.mark.covers("RC1")
+def test_stretches_begin_at_multiples_of_64() -> None:
     cache = ReadCache(2 * 256, ReadCacheCounters())
     for number in range(4):
         cache.put(LOG, entry(number * 2, size=1))
@@ -87,7 +90,8 @@ def test_rc1_stretches_begin_at_multiples_of_64() -> None:
     cache.close()
 
 
-def test_rc2_an_entry_larger_than_a_segment_is_left_out_and_drops_nothing() -> None:
+@pytest.mark.covers("RC2")
+def test_an_entry_larger_than_a_segment_is_left_out_and_drops_nothing() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(2 * 640, counters)
     cache.put(LOG, entry(0))
@@ -161,7 +165,8 @@ def test_entries_that_follow_each_other_are_returned_together() -> None:
     cache.close()
 
 
-def test_rc1_a_stretch_goes_into_as_many_segments_as_it_needs() -> None:
+@pytest.mark.covers("RC1")
+def test_a_stretch_goes_into_as_many_segments_as_it_needs() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(3 * 1000, counters, largest_segment=1000)
     entries = [entry(number * 2, size=90) for number in range(20)]

@@ -90,6 +90,7 @@ class Tiers:
         stage.logs.cached = False
 
 
+@pytest.mark.covers("RO1")
 @pytest.mark.parametrize("offset", [0, 1, 2])
 @pytest.mark.parametrize(
     ("place", "counted"),
@@ -106,7 +107,7 @@ class Tiers:
         (Tiers.disk, {**FROM_LOG, "entrylog.read_disk": 1}),
     ],
 )
-def test_ro1_each_tier_gives_the_same_bytes_and_counts_one(place: object, counted: dict[str, int], offset: int) -> None:
+def test_each_tier_gives_the_same_bytes_and_counts_one(place: object, counted: dict[str, int], offset: int) -> None:
     """A batch is found by each of its offsets."""
     stage = ReadStage()
     place(stage)  # type: ignore[operator]
@@ -116,7 +117,8 @@ def test_ro1_each_tier_gives_the_same_bytes_and_counts_one(place: object, counte
     assert stage.counters.served == stage.counters.read.fetched
 
 
-def test_ro1_the_tiers_are_asked_in_the_order_of_the_article() -> None:
+@pytest.mark.covers("RO1")
+def test_the_tiers_are_asked_in_the_order_of_the_article() -> None:
     """The batch is everywhere; then one tier after the other loses it."""
     stage = ReadStage()
     Tiers.tail(stage)
@@ -140,7 +142,8 @@ def test_ro1_the_tiers_are_asked_in_the_order_of_the_article() -> None:
     assert counters.served == counters.read.fetched == 5
 
 
-def test_ro1_a_range_goes_through_all_tiers() -> None:
+@pytest.mark.covers("RO1")
+def test_a_range_goes_through_all_tiers() -> None:
     stage = ReadStage(limits=ReadAheadLimits(max_entries=3, cache_bytes=1000))
     batches = batches_from(0, 12)
     stage.admit(*batches[:8])
@@ -156,7 +159,8 @@ def test_ro1_a_range_goes_through_all_tiers() -> None:
     assert change["read.fetched"] == 12
 
 
-def test_ro1_read_ahead_is_for_the_next_reads() -> None:
+@pytest.mark.covers("RO1")
+def test_read_ahead_is_for_the_next_reads() -> None:
     """The misses of a catch-up read: of n entries of one file, n ÷ (B + 1), rounded up."""
     stage = ReadStage(limits=ReadAheadLimits(max_entries=9, cache_bytes=100_000))
     batches = batches_from(0, 95)
@@ -173,7 +177,8 @@ def test_ro1_read_ahead_is_for_the_next_reads() -> None:
     assert stage.logs.entries_read == 95, "each was read once"
 
 
-def test_ro1_an_entry_larger_than_a_segment_of_the_cache_is_read_all_the_same() -> None:
+@pytest.mark.covers("RO1")
+def test_an_entry_larger_than_a_segment_of_the_cache_is_read_all_the_same() -> None:
     stage = ReadStage(cache_bytes=2 * 128)
     batch = batch_at(0, size=500)
     stage.admit(batch)
@@ -227,7 +232,8 @@ def test_nothing_is_read_from_the_end_on() -> None:
     assert stage.counters.read.fetched == 6
 
 
-def test_tail7_a_range_that_the_tail_cache_has_in_part_comes_from_storage_as_a_whole() -> None:
+@pytest.mark.covers("TAIL7")
+def test_a_range_that_the_tail_cache_has_in_part_comes_from_storage_as_a_whole() -> None:
     stage = ReadStage()
     batches = batches_from(0, 6)
     stage.admit(*batches[:3])
@@ -239,7 +245,8 @@ def test_tail7_a_range_that_the_tail_cache_has_in_part_comes_from_storage_as_a_w
     assert (stage.counters.tail.hit, stage.counters.tail.miss, stage.counters.write_cache.hit_active) == (0, 6, 6)
 
 
-def test_tail8_two_readers_of_the_same_range_cost_one_read_of_storage() -> None:
+@pytest.mark.covers("TAIL8")
+def test_two_readers_of_the_same_range_cost_one_read_of_storage() -> None:
     """Pulsar joins reads that are under way at the same time (PendingReadsManager). Here one thread reads, so the second reader
     always comes after the first, and finds what read-ahead has left."""
     stage = ReadStage()
@@ -252,7 +259,8 @@ def test_tail8_two_readers_of_the_same_range_cost_one_read_of_storage() -> None:
     assert (stage.counters.entrylog.read, stage.logs.entries_read) == (1, 20)
 
 
-def test_tail8_two_readers_near_the_end_cost_no_read_of_storage() -> None:
+@pytest.mark.covers("TAIL8")
+def test_two_readers_near_the_end_cost_no_read_of_storage() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 2)
     stage.path.reader_waits(LOG, 0)
@@ -261,7 +269,8 @@ def test_tail8_two_readers_near_the_end_cost_no_read_of_storage() -> None:
     assert (stage.counters.tail.hit, stage.counters.read.fetched) == (2, 2)
 
 
-def test_ro2_a_flush_that_ends_while_the_write_cache_is_asked_hides_nothing() -> None:
+@pytest.mark.covers("RO2")
+def test_a_flush_that_ends_while_the_write_cache_is_asked_hides_nothing() -> None:
     stage = ReadStage()
     batches = batches_from(0, 3)
     stage.admit(*batches)
@@ -281,7 +290,8 @@ def test_ro2_a_flush_that_ends_while_the_write_cache_is_asked_hides_nothing() ->
     assert (counters.write_cache.hit_active, counters.write_cache.hit_flushing, counters.entrylog.read) == (2, 1, 0)
 
 
-def test_ro2_a_half_that_is_cleared_just_before_it_is_asked_hides_nothing() -> None:
+@pytest.mark.covers("RO2")
+def test_a_half_that_is_cleared_just_before_it_is_asked_hides_nothing() -> None:
     """If the index were asked first, it would not know the entry yet, and afterwards the half would not have it any more."""
     stage = ReadStage()
     stage.admit(ONE)
@@ -297,7 +307,8 @@ def test_ro2_a_half_that_is_cleared_just_before_it_is_asked_hides_nothing() -> N
     assert stage.counters.entrylog.read == 1
 
 
-def test_ro2_an_entry_that_a_compaction_moves_is_looked_up_again() -> None:
+@pytest.mark.covers("RO2")
+def test_an_entry_that_a_compaction_moves_is_looked_up_again() -> None:
     stage = ReadStage()
     stage.admit(ONE)
     stage.flush(file_id=1)

@@ -46,7 +46,8 @@ def spied(index: RocksIndex, refused: int = 0) -> SpiedDatabase:
     return spy
 
 
-def test_idx2_rows_are_forced_with_the_write_ahead_log_before_they_count(tmp_path: Path) -> None:
+@pytest.mark.covers("IDX2")
+def test_rows_are_forced_with_the_write_ahead_log_before_they_count(tmp_path: Path) -> None:
     """BookKeeper's EntryLocationIndex.flush syncs its batch; a flush drops the journal afterwards."""
     index = RocksIndex(tmp_path, MIB)
     spy = spied(index)

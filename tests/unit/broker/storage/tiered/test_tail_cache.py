@@ -34,7 +34,8 @@ def content(base_offset: int, size: int) -> bytes:
     return (base_offset % 251).to_bytes(1, "big") * size
 
 
-def test_tail4_nothing_is_evicted_up_to_98_percent_and_then_down_to_90() -> None:
+@pytest.mark.covers("TAIL4")
+def test_nothing_is_evicted_up_to_98_percent_and_then_down_to_90() -> None:
     bench = Bench(1000)
     for number in range(98):
         bench.put(number * 2)
@@ -45,7 +46,8 @@ def test_tail4_nothing_is_evicted_up_to_98_percent_and_then_down_to_90() -> None
     assert bench.counters.entries == 90
 
 
-def test_tail4_it_evicts_whole_entries_until_enough_is_free() -> None:
+@pytest.mark.covers("TAIL4")
+def test_it_evicts_whole_entries_until_enough_is_free() -> None:
     bench = Bench(1000)
     for number in range(3):
         bench.put(number * 2, 300)
@@ -53,7 +55,8 @@ def test_tail4_it_evicts_whole_entries_until_enough_is_free() -> None:
     assert (bench.counters.bytes, bench.counters.evict_size) == (685, 1), "85 bytes too many take one of 300 along"
 
 
-def test_tail4_the_oldest_entry_goes_whatever_log_it_is_of() -> None:
+@pytest.mark.covers("TAIL4")
+def test_the_oldest_entry_goes_whatever_log_it_is_of() -> None:
     bench = Bench(100)
     bench.put(0, 10, log_id=OTHER)
     for number in range(8):
@@ -80,7 +83,8 @@ def test_an_entry_is_put_in_once() -> None:
     assert (bench.counters.insert, bench.counters.bytes) == (1, 10)
 
 
-def test_tail5_an_entry_is_dropped_after_a_second() -> None:
+@pytest.mark.covers("TAIL5")
+def test_an_entry_is_dropped_after_a_second() -> None:
     bench = Bench()
     bench.put(0)
     bench.clock.advance(0.6)
@@ -98,7 +102,8 @@ def test_tail5_an_entry_is_dropped_after_a_second() -> None:
     assert (bench.counters.evict_ttl, bench.counters.bytes, bench.counters.entries) == (2, 0, 0)
 
 
-def test_tail5_an_insertion_drops_what_is_too_old() -> None:
+@pytest.mark.covers("TAIL5")
+def test_an_insertion_drops_what_is_too_old() -> None:
     bench = Bench()
     bench.put(0)
     bench.put(0, log_id=OTHER)
@@ -108,7 +113,8 @@ def test_tail5_an_insertion_drops_what_is_too_old() -> None:
     assert bench.counters.evict_ttl == 2
 
 
-def test_tail6_what_all_have_read_is_dropped() -> None:
+@pytest.mark.covers("TAIL6")
+def test_what_all_have_read_is_dropped() -> None:
     bench = Bench()
     for number in range(5):
         bench.put(number * 2)
@@ -124,7 +130,8 @@ def test_tail6_what_all_have_read_is_dropped() -> None:
     bench.cache.drop_before(LOG, 1000)
 
 
-def test_tail7_a_range_is_there_as_a_whole_or_not_at_all() -> None:
+@pytest.mark.covers("TAIL7")
+def test_a_range_is_there_as_a_whole_or_not_at_all() -> None:
     bench = Bench()
     bench.put(0)
     bench.put(2)
@@ -137,11 +144,12 @@ def test_tail7_a_range_is_there_as_a_whole_or_not_at_all() -> None:
     assert bench.cache.read(LOG, 6, 10, ALL) is None, "8 is not there"
 
 
+@pytest.mark.covers("TAIL7")
 @pytest.mark.parametrize(
     ("max_bytes", "at_least_one", "count"),
     [(30, True, 3), (29, True, 2), (20, False, 2), (9, True, 1), (9, False, 0), (0, True, 1), (ALL, False, 5)],
 )
-def test_tail7_a_range_ends_where_the_next_entry_does_not_fit(max_bytes: int, at_least_one: bool, count: int) -> None:
+def test_a_range_ends_where_the_next_entry_does_not_fit(max_bytes: int, at_least_one: bool, count: int) -> None:
     bench = Bench()
     for number in range(5):
         bench.put(number * 2)
@@ -193,8 +201,9 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.covers("TAIL9")
 @given(STEPS)
-def test_tail9_the_size_is_that_of_the_entries_after_whatever_was_done(steps: list[tuple[str, int, int, int]]) -> None:
+def test_the_size_is_that_of_the_entries_after_whatever_was_done(steps: list[tuple[str, int, int, int]]) -> None:
     """A put has a gap before it (0 to 3 offsets) and a size; what may be read is what was put in and not dropped."""
     bench = Bench(400)
     ends = {LOG: 0, OTHER: 0}

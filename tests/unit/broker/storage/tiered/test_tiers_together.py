@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
 from spark_producer.broker.memory.plan import plan_memory
 from spark_producer.broker.memory.sizes import KIB, MIB
@@ -46,7 +48,8 @@ def append(log: Log, size: int, number: int) -> bytes:
     return base.to_bytes(8, "big") + bytes(batch[8:12]) + bytes(4) + bytes(batch[16:])
 
 
-def test_ro2_every_read_is_right_while_halves_swap_and_are_flushed_and_cleared(tmp_path: Path) -> None:
+@pytest.mark.covers("RO2")
+def test_every_read_is_right_while_halves_swap_and_are_flushed_and_cleared(tmp_path: Path) -> None:
     chance = random.Random(1)
     with opened(tmp_path, write_cache_bytes=32 * KIB, read_cache_bytes=32 * KIB) as (storage, log):
         stored: list[bytes] = []

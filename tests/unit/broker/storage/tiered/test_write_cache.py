@@ -29,7 +29,8 @@ def put(half: WriteCacheHalf, log_id: int, base: int, data: bytes | None = None,
     return half.put(log_id, cached(base, len(data), count), [data[:3], data[3:]])
 
 
-def test_w4_a_batch_takes_the_place_of_one_with_its_offset() -> None:
+@pytest.mark.covers("W4")
+def test_a_batch_takes_the_place_of_one_with_its_offset() -> None:
     half = WriteCacheHalf(1024)
     put(half, 7, 0, b"older")
     put(half, 7, 0, b"newer!")
@@ -38,7 +39,8 @@ def test_w4_a_batch_takes_the_place_of_one_with_its_offset() -> None:
     assert (half.entries, half.bytes, half.used) == (1, 6, 2 * SLOT_ALIGNMENT)
 
 
-def test_w5_batches_in_any_order_come_out_sorted_by_log_and_offset() -> None:
+@pytest.mark.covers("W5")
+def test_batches_in_any_order_come_out_sorted_by_log_and_offset() -> None:
     half = WriteCacheHalf(4096)
     for log_id, base in [(2, 5), (1, 9), (2, 1), (1, 3), (2, 3)]:
         put(half, log_id, base)
@@ -105,7 +107,8 @@ def test_a_half_is_full_at_its_last_byte_and_takes_small_batches_after_a_refusal
     assert put(half, 1, 0, bytes(half.size)) is not None
 
 
-def test_w2_ro2_swaps_under_a_writer_lose_nothing_and_a_reader_finds_everything() -> None:
+@pytest.mark.covers("W2", "RO2")
+def test_swaps_under_a_writer_lose_nothing_and_a_reader_finds_everything() -> None:
     """One thread flushes all the time. Each batch is in a half, or in what stands for the index."""
     write_cache: WriteCache[int] = WriteCache(SLOT_ALIGNMENT * 50, lambda: 0)
     flushed: dict[int, bytes] = {}

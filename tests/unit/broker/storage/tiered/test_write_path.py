@@ -41,7 +41,8 @@ def fill(stage: EngineStage) -> int:
     raise AssertionError("a write cache without an end")
 
 
-def test_w1_a_batch_is_in_the_write_cache_before_the_journal_has_it() -> None:
+@pytest.mark.covers("W1")
+def test_a_batch_is_in_the_write_cache_before_the_journal_has_it() -> None:
     stage = EngineStage(sync=True)
     with stage.disk.script.blocked("write", JOURNAL_FILES):
         stage.admit()
@@ -53,7 +54,8 @@ def test_w1_a_batch_is_in_the_write_cache_before_the_journal_has_it() -> None:
     stage.close()
 
 
-def test_w1_a_batch_that_the_journal_does_not_take_is_in_no_tier() -> None:
+@pytest.mark.covers("W1")
+def test_a_batch_that_the_journal_does_not_take_is_in_no_tier() -> None:
     stage = EngineStage(sync=True)
     stage.disk.script.fail("write", JOURNAL_FILES)
     stage.admit()
@@ -69,7 +71,8 @@ def test_w1_a_batch_that_the_journal_does_not_take_is_in_no_tier() -> None:
     stage.close()
 
 
-def test_w1_a_batch_that_nobody_forces_is_refused_at_once_if_the_journal_cannot_write_it(stage: EngineStage) -> None:
+@pytest.mark.covers("W1")
+def test_a_batch_that_nobody_forces_is_refused_at_once_if_the_journal_cannot_write_it(stage: EngineStage) -> None:
     stage.append()
     stage.disk.script.fail("write", JOURNAL_FILES)
     with pytest.raises(BrokerError) as raised:
@@ -91,7 +94,8 @@ def test_an_unforced_batch_is_confirmed_when_it_is_admitted(stage: EngineStage) 
     assert reported == []
 
 
-def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineStage) -> None:
+@pytest.mark.covers("W3")
+def test_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineStage) -> None:
     with stage.disk.script.blocked("force", ENTRY_LOGS):
         admitted = fill(stage)
         assert admitted == 2 * HALF // KIB
@@ -106,7 +110,8 @@ def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineSta
     assert len(stage.read_all()) == admitted + 1
 
 
-def test_w3_a_request_larger_than_a_half_waits_for_a_free_one(stage: EngineStage) -> None:
+@pytest.mark.covers("W3")
+def test_a_request_larger_than_a_half_waits_for_a_free_one(stage: EngineStage) -> None:
     with stage.disk.script.blocked("force", ENTRY_LOGS):
         stage.admit(size=KIB)
         assert stage.storage.has_space(3 * HALF), "the other half is free"
@@ -141,7 +146,8 @@ def test_a_batch_that_no_half_holds_is_too_large(stage: EngineStage) -> None:
     assert stage.append(size=HALF) == 0
 
 
-def test_w8_a_failed_flush_is_repeated_with_the_same_half_and_then_no_more(stage: EngineStage) -> None:
+@pytest.mark.covers("W8")
+def test_a_failed_flush_is_repeated_with_the_same_half_and_then_no_more(stage: EngineStage) -> None:
     first = stage.engine.last_mark.latest
     stage.append(size=KIB)
     stage.disk.script.fail("force", ENTRY_LOGS, times=None)
@@ -158,6 +164,7 @@ def test_w8_a_failed_flush_is_repeated_with_the_same_half_and_then_no_more(stage
     assert len(stage.read_all()) == 1 + stage.options.flush_tries, "what was confirmed is still read"
 
 
+@pytest.mark.covers("W8")
 @pytest.mark.parametrize(
     ("call", "pattern"),
     [
@@ -169,7 +176,7 @@ def test_w8_a_failed_flush_is_repeated_with_the_same_half_and_then_no_more(stage
         ("open", ENTRY_LOGS),
     ],
 )
-def test_w8_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -> None:
+def test_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -> None:
     stage = EngineStage(write_cache_bytes=2 * HALF, sync=True)
     for _ in range(3):
         stage.append(size=KIB)
@@ -203,7 +210,8 @@ def test_an_unexpected_error_in_the_flush_thread_is_reported(monkeypatch: pytest
     stage.close()
 
 
-def test_w3_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("W3")
+def test_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = EngineStage(sync=True)  # without it nothing waits in a queue
     stage.append(size=KIB)
     used, journal = stage.engine.write_cache._active.used, stage.engine.journal
@@ -231,7 +239,8 @@ def refused_for_memory(stage: EngineStage) -> None:
     assert refused.value.code == Code.NOT_ENOUGH_REPLICAS
 
 
-def test_w3_a_batch_that_nobody_forces_is_refused_alone_if_there_is_no_memory_to_write_it(
+@pytest.mark.covers("W3")
+def test_a_batch_that_nobody_forces_is_refused_alone_if_there_is_no_memory_to_write_it(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.append(size=KIB)

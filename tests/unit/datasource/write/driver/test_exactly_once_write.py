@@ -280,6 +280,7 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
     assert transaction_timeout._known == {}
 
 
+@pytest.mark.covers("COM15")
 @pytest.mark.parametrize(
     ("ended", "status", "records"),
     [
@@ -289,7 +290,7 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
     ],
     ids=["aborted", "committed", "left alone"],
 )
-def test_com15_programs_are_told_what_is_visible_of_a_failed_write(
+def test_programs_are_told_what_is_visible_of_a_failed_write(
     steps: Steps, ended: WriteAborted | WriteCommitted | NothingToAbort, status: str, records: int
 ) -> None:
     steps.aborted = ended

@@ -45,7 +45,8 @@ def only_page(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_com16_a_batch_write_has_a_file_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.covers("COM16")
+def test_a_batch_write_has_a_file_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "not" / "there yet"
     BatchWriter(settings(folder)).commit([task(0), task(10)])
     page = only_page(folder)
@@ -61,7 +62,8 @@ def test_com16_a_batch_write_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
-def test_com16_a_repeated_micro_batch_overwrites_its_file(tmp_path: Path) -> None:
+@pytest.mark.covers("COM16")
+def test_a_repeated_micro_batch_overwrites_its_file(tmp_path: Path) -> None:
     writer = StreamWriter(settings(f"file://{tmp_path}"))
     writer.abort([task(0, "q1"), None], 7)
     assert [file.name for file in tmp_path.iterdir()] == ["q1-00000007.json"]
@@ -76,7 +78,8 @@ def test_com16_a_repeated_micro_batch_overwrites_its_file(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def test_com16_a_path_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.covers("COM16")
+def test_a_path_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way", encoding="utf-8")
     for folder in (blocked / "reports", "nonsense://host/path"):
@@ -88,7 +91,8 @@ def test_com16_a_path_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog
         assert '"records": 10' in told.getMessage(), "who reads the log has the report all the same"
 
 
-def test_com16_nothing_half_written_is_left_under_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("COM16")
+def test_nothing_half_written_is_left_under_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers look for *.json: while a file is written, it has a hidden name."""
     seen: list[list[str]] = []
     whole = write_reports._file_system
@@ -133,7 +137,8 @@ def accumulated() -> tuple[Accumulator[deque[str]], Reports]:
     return accumulator, Reports(None, accumulator)  # type: ignore[arg-type]  # no frame is made here
 
 
-def test_com15_commits_and_aborts_report_once_each_in_order() -> None:
+@pytest.mark.covers("COM15")
+def test_commits_and_aborts_report_once_each_in_order() -> None:
     accumulator, reports = accumulated()
     with pytest.raises(LookupError, match="has ended since follow"):
         _ = reports.latest
@@ -150,7 +155,8 @@ def test_com15_commits_and_aborts_report_once_each_in_order() -> None:
     assert len(reports) == 3, "what was taken is kept"
 
 
-def test_com15_a_followed_source_travels_with_its_accumulator_and_its_errors_stay_short() -> None:
+@pytest.mark.covers("COM15")
+def test_a_followed_source_travels_with_its_accumulator_and_its_errors_stay_short() -> None:
     """To a process that has never called `follow`."""
     accumulator, _ = accumulated()
     spark = CloudPickleSerializer()  # type: ignore[no-untyped-call]
@@ -164,7 +170,8 @@ def test_com15_a_followed_source_travels_with_its_accumulator_and_its_errors_sta
     assert len(frames) == 1
 
 
-def test_com15_the_newest_thousand_are_kept_also_if_nobody_reads() -> None:
+@pytest.mark.covers("COM15")
+def test_the_newest_thousand_are_kept_also_if_nobody_reads() -> None:
     accumulator, reports = accumulated()
     writer = StreamWriter(settings())
     writer.follower = accumulator
@@ -178,7 +185,8 @@ REJECTED = WriteReport(
 )
 
 
-def test_com5_the_frame_of_reports_has_the_rows_that_were_rejected() -> None:
+@pytest.mark.covers("COM5")
+def test_the_frame_of_reports_has_the_rows_that_were_rejected() -> None:
     page = write_reports.report_of_write(ReportedWrite(REJECTED), [task(0)], "batch write", None, SERVERS) | {
         "query_id": None
     }

@@ -80,7 +80,8 @@ def committed(broker: LocalBroker, topic: str) -> list[bytes | None]:
     return [row.value for row in found]
 
 
-def test_com6_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM6")
+def test_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=True))
     assert isinstance(report.outcome, PreparedTask), "the driver could not send rows elsewhere"
     assert report.outcome.rows == ROWS
@@ -96,7 +97,8 @@ def test_com6_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: 
 EXPECTED = "its own transaction"
 
 
-def test_com6_the_log_says_once_why_few_rows_do_not_go_by_the_driver(
+@pytest.mark.covers("COM6")
+def test_the_log_says_once_why_few_rows_do_not_go_by_the_driver(
     broker: LocalBroker, topic: str, dead: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -109,13 +111,15 @@ def test_com6_the_log_says_once_why_few_rows_do_not_go_by_the_driver(
     assert f"exactlyOnceId {topic}: brokers may find rows bad (deadLetterClasses=row,size,broker" in caplog.text
 
 
-def test_com6_an_abort_takes_them_back(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM6")
+def test_an_abort_takes_them_back(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=True))
     abort_write(settings, [report], "batch write")
     assert committed(broker, topic) == committed(broker, dead) == []
 
 
-def test_com6_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM6")
+def test_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=False), deadLetterClasses="row")
     assert isinstance(report.outcome, InlineRows)
     assert committed(broker, dead) == []
@@ -127,13 +131,15 @@ def test_com6_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: Local
     assert total.dead_letters[dead, 0].records == 1
 
 
-def test_com6_a_task_without_rows_leaves_nothing(broker: LocalBroker, topic: str, dead: str) -> None:
+@pytest.mark.covers("COM6")
+def test_a_task_without_rows_leaves_nothing(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=False).slice(0, 0))
     assert isinstance(report.outcome, InlineRows)
     assert commit_write(settings, [report], "batch write").report.records == 0
 
 
-def test_com6_batches_behind_a_refused_one_get_new_sequences_within_the_transaction(
+@pytest.mark.covers("COM6")
+def test_batches_behind_a_refused_one_get_new_sequences_within_the_transaction(
     broker: LocalBroker, topic: str, dead: str
 ) -> None:
     count = 3000
@@ -150,8 +156,9 @@ def test_com6_batches_behind_a_refused_one_get_new_sequences_within_the_transact
     assert (total.records, total.rejected) == (count - len(bad), len(bad))
 
 
+@pytest.mark.covers("COM6")
 @pytest.mark.parametrize("inline", ["0", "4194304"])
-def test_com6_a_bad_row_that_is_too_large_for_the_dead_letter_topic_is_not_lost(
+def test_a_bad_row_that_is_too_large_for_the_dead_letter_topic_is_not_lost(
     broker: LocalBroker, topic: str, inline: str
 ) -> None:
     """For these classes no broker is asked, but that of the dead-letter topic may refuse; the driver makes no record smaller."""

@@ -76,7 +76,8 @@ def test_nothing_that_was_handed_on_is_kept(partitions: int) -> None:
         assert sum(ref() is not None for ref in buffers) <= 1
 
 
-def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good() -> None:
+@pytest.mark.covers("SN44")
+def test_a_task_stops_at_the_first_batch_that_failed_for_good() -> None:
     """Not at its flush, which may be hours away."""
     cluster = ScriptedCluster(produce_code=lambda _: 29)
     producers = ProducerCache(cluster.producer_with)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.journal.adaptive_grouping import AdaptiveGrouping
 from tests.support.waiting import wait_until
@@ -19,7 +21,8 @@ from tests.unit.broker.storage.tiered.journal.journals import (
 FORCE = 0.005
 
 
-def test_j3_a_force_waits_for_half_the_time_of_the_last_one_and_for_twice_the_group_wait_at_most() -> None:
+@pytest.mark.covers("J3")
+def test_a_force_waits_for_half_the_time_of_the_last_one_and_for_twice_the_group_wait_at_most() -> None:
     rule = AdaptiveGrouping(JournalSettings(max_group_wait_ms=1))
     rule.forced(4, 4, 0.002, 10.0)
     assert round(rule.seconds_left(4, 10.0), 9) == 0.001
@@ -28,20 +31,23 @@ def test_j3_a_force_waits_for_half_the_time_of_the_last_one_and_for_twice_the_gr
     assert rule.seconds_left(4, 10.01) <= 0
 
 
-def test_j3_a_force_begins_once_all_who_were_told_are_back() -> None:
+@pytest.mark.covers("J3")
+def test_a_force_begins_once_all_who_were_told_are_back() -> None:
     rule = AdaptiveGrouping(JournalSettings())
     rule.forced(5, 3, FORCE, 10.0)
     assert rule.seconds_left(7, 10.0) > 0
     assert rule.seconds_left(8, 10.0) == 0
 
 
-def test_j3_a_force_does_not_wait_if_nothing_was_written_during_the_last_one() -> None:
+@pytest.mark.covers("J3")
+def test_a_force_does_not_wait_if_nothing_was_written_during_the_last_one() -> None:
     rule = AdaptiveGrouping(JournalSettings())
     rule.forced(8, 0, FORCE, 10.0)
     assert rule.seconds_left(1, 10.0) <= 0
 
 
-def test_j3_who_wants_no_wait_for_groups_has_none_for_forces() -> None:
+@pytest.mark.covers("J3")
+def test_who_wants_no_wait_for_groups_has_none_for_forces() -> None:
     rule = AdaptiveGrouping(JournalSettings(max_group_wait_ms=0))
     rule.forced(4, 4, FORCE, 10.0)
     assert rule.seconds_left(4, 10.0) <= 0
@@ -57,7 +63,8 @@ class Clock:
         return self.now
 
 
-def test_j3_two_crowds_of_writers_share_the_next_force() -> None:
+@pytest.mark.covers("J3")
+def test_two_crowds_of_writers_share_the_next_force() -> None:
     """Four records are forced while four others are written; the first four writers come back before the next force begins."""
     disk, callbacks, clock = new_disk(), Callbacks(), Clock()
     journal = start(disk, replace(ON_DEMAND, max_group_wait_ms=1), callbacks, clock=clock)

@@ -99,12 +99,14 @@ def play(seed: int) -> int:
     return len(directory.kept)
 
 
-def test_j5_j6_j7_j8_what_was_forced_survives_a_loss_of_power_without_a_gap() -> None:
+@pytest.mark.covers("J5", "J6", "J7", "J8")
+def test_what_was_forced_survives_a_loss_of_power_without_a_gap() -> None:
     assert sum(play(seed) for seed in range(FEW)) > FEW, "so little was kept that nothing was shown"
 
 
+@pytest.mark.covers("J5", "J6", "J7", "J8")
 @pytest.mark.campaign
 @pytest.mark.parametrize("thousand", range(1, 21))
-def test_j5_j6_j7_j8_what_was_forced_survives_many_losses_of_power(thousand: int) -> None:
+def test_what_was_forced_survives_many_losses_of_power(thousand: int) -> None:
     seeds = range(1000 * thousand, 1000 * thousand + 1000)
     assert sum(play(seed) for seed in seeds) > len(seeds), "so little was kept that nothing was shown"

@@ -40,7 +40,8 @@ def write_and_force(journal: Journal, ticket: int) -> None:
     assert journal.force_now(DEADLINE)
 
 
-def test_j1_nothing_is_told_to_be_safe_before_the_force() -> None:
+@pytest.mark.covers("J1")
+def test_nothing_is_told_to_be_safe_before_the_force() -> None:
     disk = new_disk()
     with opened(disk) as (journal, callbacks), disk.script.blocked("force", "*.txn"):
         write_group(journal, [0, 1, 2])
@@ -53,7 +54,8 @@ def test_j1_nothing_is_told_to_be_safe_before_the_force() -> None:
     assert callbacks.of("forced") == [0, 1, 2]
 
 
-def test_j2_each_reason_to_write_a_group_has_a_counter() -> None:
+@pytest.mark.covers("J2")
+def test_each_reason_to_write_a_group_has_a_counter() -> None:
     disk = new_disk()
     with opened(disk, replace(SMALL, flush_when_queue_empty=True)) as (journal, _):
         write_group(journal, [0])
@@ -70,7 +72,8 @@ def test_j2_each_reason_to_write_a_group_has_a_counter() -> None:
         assert journal.counters.groups[Trigger.REQUESTED] == 1
 
 
-def test_j3_records_that_come_during_a_write_are_one_group() -> None:
+@pytest.mark.covers("J3")
+def test_records_that_come_during_a_write_are_one_group() -> None:
     disk = new_disk()
     with opened(disk) as (journal, callbacks):
         with disk.script.blocked("write", "*.txn"):
@@ -82,7 +85,8 @@ def test_j3_records_that_come_during_a_write_are_one_group() -> None:
     assert callbacks.of("forced") == list(range(51))
 
 
-def test_j3_groups_that_are_written_during_a_force_share_the_next_one() -> None:
+@pytest.mark.covers("J3")
+def test_groups_that_are_written_during_a_force_share_the_next_one() -> None:
     disk = new_disk()
     with opened(disk) as (journal, callbacks):
         with disk.script.blocked("force", "*.txn"):
@@ -101,7 +105,8 @@ def no_note(_file: JournalFile) -> None:
     """Write no marker after a group that it was forced."""
 
 
-def test_j4_groups_begin_at_blocks_and_the_space_is_asked_for_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("J4")
+def test_groups_begin_at_blocks_and_the_space_is_asked_for_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JournalFile, "write_forced_marker", no_note)
     disk = new_disk()
     settings = replace(ON_DEMAND, alignment=4096, preallocated=64 * 1024)
@@ -120,8 +125,9 @@ def test_j4_groups_begin_at_blocks_and_the_space_is_asked_for_in_advance(monkeyp
         )
 
 
+@pytest.mark.covers("J4")
 @pytest.mark.parametrize("free", range(470, 513))
-def test_j4_a_marker_that_has_no_room_in_the_block_takes_another_one(free: int) -> None:
+def test_a_marker_that_has_no_room_in_the_block_takes_another_one(free: int) -> None:
     """`free`: what the batch leaves of its block, with its header."""
     disk = new_disk()
     with opened(disk, ON_DEMAND) as (journal, _):
@@ -133,8 +139,9 @@ def test_j4_a_marker_that_has_no_room_in_the_block_takes_another_one(free: int) 
     assert replayed(disk) == [*expected([0], free - 16), *expected([1])]
 
 
+@pytest.mark.covers("J5")
 @pytest.mark.parametrize("call", ["force", "write", "reserve"])
-def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) -> None:
+def test_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, replace(ON_DEMAND, preallocated=1024), callbacks)
@@ -158,7 +165,8 @@ def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) 
     assert not any(thread.is_alive() for thread in journal._threads)
 
 
-def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> None:
+@pytest.mark.covers("J5")
+def test_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, SMALL, callbacks)
@@ -177,7 +185,8 @@ def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> No
     assert journal.mark() == Mark(1, SMALL.alignment)
 
 
-def test_j5_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> None:
+@pytest.mark.covers("J5")
+def test_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, SMALL, callbacks)
@@ -191,7 +200,8 @@ def test_j5_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> Non
     assert callbacks.events == [("written", 0), ("failed", "OSError")]
 
 
-def test_j5_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> None:
+@pytest.mark.covers("J5")
+def test_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, SMALL, callbacks)
@@ -209,7 +219,8 @@ def test_j5_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> Non
     assert callbacks.events == [("written", 0), ("failed", "OSError")]
 
 
-def test_j5_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("J5")
+def test_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = new_disk()
     callbacks = Callbacks()
 
@@ -225,7 +236,8 @@ def test_j5_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: py
     assert callbacks.of("failed") == ["IndexError"]
 
 
-def test_j5_a_disk_without_room_is_said_when_the_journal_is_closed() -> None:
+@pytest.mark.covers("J5")
+def test_a_disk_without_room_is_said_when_the_journal_is_closed() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, ON_DEMAND, callbacks)
@@ -237,7 +249,8 @@ def test_j5_a_disk_without_room_is_said_when_the_journal_is_closed() -> None:
     assert replayed(disk) == expected([0])  # it may be stored, though it was not confirmed
 
 
-def test_j8_a_large_file_is_ended_and_the_next_one_begun() -> None:
+@pytest.mark.covers("J8")
+def test_a_large_file_is_ended_and_the_next_one_begun() -> None:
     disk = new_disk()
     settings = replace(ON_DEMAND, max_file_bytes=2048)
     with opened(disk, settings) as (journal, callbacks):
@@ -252,7 +265,8 @@ def test_j8_a_large_file_is_ended_and_the_next_one_begun() -> None:
     assert replayed(disk, Mark(2, 1024)) == expected(range(4, 9), 400)
 
 
-def test_j8_the_next_file_is_begun_only_when_the_whole_file_is_on_the_disk() -> None:
+@pytest.mark.covers("J8")
+def test_the_next_file_is_begun_only_when_the_whole_file_is_on_the_disk() -> None:
     disk = new_disk()
     with opened(disk, replace(SMALL, max_file_bytes=1024)) as (journal, _):
         with disk.script.blocked("force", "*.txn"):
@@ -264,7 +278,8 @@ def test_j8_the_next_file_is_begun_only_when_the_whole_file_is_on_the_disk() -> 
     assert disk.names(DIRECTORY) == ["1.txn", "2.txn"]
 
 
-def test_j8_a_file_is_ended_behind_what_was_forced_also_without_sync() -> None:
+@pytest.mark.covers("J8")
+def test_a_file_is_ended_behind_what_was_forced_also_without_sync() -> None:
     disk = new_disk()
     with opened(disk, replace(SMALL, max_file_bytes=1, unsynced_force_ms=3_600_000), sync=False) as (journal, _):
         write_group(journal, [0])
@@ -278,7 +293,8 @@ def test_j8_a_file_is_ended_behind_what_was_forced_also_without_sync() -> None:
     assert [name for name in of_first if name != "drop_pages"] == header + group + end
 
 
-def test_j8_files_before_the_mark_are_removed_except_for_the_backups() -> None:
+@pytest.mark.covers("J8")
+def test_files_before_the_mark_are_removed_except_for_the_backups() -> None:
     disk = new_disk()
     settings = replace(ON_DEMAND, max_file_bytes=1)
     with opened(disk, replace(settings, backups=2)) as (journal, _):
@@ -295,7 +311,8 @@ def test_j8_files_before_the_mark_are_removed_except_for_the_backups() -> None:
         assert disk.names(DIRECTORY) == ["7.txn"]
 
 
-def test_j10_what_was_forced_leaves_the_page_cache_except_for_the_last_8_mib(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("J10")
+def test_what_was_forced_leaves_the_page_cache_except_for_the_last_8_mib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JournalFile, "write_forced_marker", no_note)
     disk = new_disk()
     mib = 1024 * 1024
@@ -312,14 +329,16 @@ def test_j10_what_was_forced_leaves_the_page_cache_except_for_the_last_8_mib(mon
         assert all(before == "force" for before, name in pairwise(order) if name == "drop_pages")
 
 
-def test_j10_pages_stay_if_the_settings_say_so() -> None:
+@pytest.mark.covers("J10")
+def test_pages_stay_if_the_settings_say_so() -> None:
     disk = new_disk()
     with opened(disk, replace(SMALL, drop_page_cache=False)) as (journal, _):
         write_group(journal, [0], 9 * 1024 * 1024)
     assert disk.script.count("drop_pages") == 0
 
 
-def test_j11_records_are_told_to_be_written_before_they_are_forced_in_their_order() -> None:
+@pytest.mark.covers("J11")
+def test_records_are_told_to_be_written_before_they_are_forced_in_their_order() -> None:
     disk = new_disk()
     with opened(disk) as (journal, callbacks):
         for number in range(200):

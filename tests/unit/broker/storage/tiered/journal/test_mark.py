@@ -33,7 +33,8 @@ def ledgers(disk: SimulatedDisk) -> SimulatedDisk:
     return disk
 
 
-def test_j6_the_mark_is_in_every_directory_and_never_goes_back() -> None:
+@pytest.mark.covers("J6")
+def test_the_mark_is_in_every_directory_and_never_goes_back() -> None:
     disk = ledgers(SimulatedDisk())
     mark = LastMark(LEDGERS, disk)
     assert mark.latest is None
@@ -46,7 +47,8 @@ def test_j6_the_mark_is_in_every_directory_and_never_goes_back() -> None:
         assert LastMark([directory], disk.crash(0)).latest == Mark(2, 1024)
 
 
-def test_j6_concurrent_checkpoints_leave_the_largest_mark_and_write_none_behind_a_larger_one() -> None:
+@pytest.mark.covers("J6")
+def test_concurrent_checkpoints_leave_the_largest_mark_and_write_none_behind_a_larger_one() -> None:
     disk = Recording()
     ledgers(disk)
     disk.script.delay("write", 0.0005)  # so that the others have their turn

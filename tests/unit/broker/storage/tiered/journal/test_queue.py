@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import pytest
+
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 from spark_producer.broker.storage.tiered.journal.queue import RecordGroup, RecordQueue
 from tests.unit.broker.storage.tiered.journal.journals import DEADLINE, ON_DEMAND, SMALL, record
@@ -39,7 +41,8 @@ class Taker:
         return self.group
 
 
-def test_j2_a_taker_that_waits_for_the_time_is_woken_when_its_group_is_large_enough() -> None:
+@pytest.mark.covers("J2")
+def test_a_taker_that_waits_for_the_time_is_woken_when_its_group_is_large_enough() -> None:
     taker = Taker()
     taker.start()
     taker.queue.put(record(0, LARGE // 2))

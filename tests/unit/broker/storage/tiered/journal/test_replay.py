@@ -82,9 +82,10 @@ def whole_records(content: bytes) -> int:
         count += 1
 
 
+@pytest.mark.covers("J7")
 @pytest.mark.slow
 @pytest.mark.parametrize("tail", ["truncate", "zero", "stale"])
-def test_j7_a_journal_cut_at_any_byte_gives_every_record_before_the_cut_and_nothing_else(tail: str) -> None:
+def test_a_journal_cut_at_any_byte_gives_every_record_before_the_cut_and_nothing_else(tail: str) -> None:
     """Stale bytes are those of another file of the journal, with the same records at the same places."""
     whole = written(1)
     stale = written(2)
@@ -99,7 +100,8 @@ def test_j7_a_journal_cut_at_any_byte_gives_every_record_before_the_cut_and_noth
     assert found == expected(range(20))
 
 
-def test_j7_records_that_were_cut_off_do_not_come_back_when_the_journal_goes_on() -> None:
+@pytest.mark.covers("J7")
+def test_records_that_were_cut_off_do_not_come_back_when_the_journal_goes_on() -> None:
     for cut in range(BLOCK, end_of_records(), 37):
         disk = disk_with(written(1)[:cut] + bytes(1000))
         before = replayed(disk)
@@ -108,7 +110,8 @@ def test_j7_records_that_were_cut_off_do_not_come_back_when_the_journal_goes_on(
         assert replayed(disk.crash(cut)) == before + expected([77, 78])
 
 
-def test_j7_a_file_whose_cut_a_crash_has_undone_is_ended_again() -> None:
+@pytest.mark.covers("J7")
+def test_a_file_whose_cut_a_crash_has_undone_is_ended_again() -> None:
     """The marker that ends it may be on the disk while the truncation after it is not."""
     disk = disk_with(written(1))
     found = replayed(disk)
@@ -128,7 +131,8 @@ def replayed_or_refused(disk: SimulatedDisk) -> list[tuple[int, bytes]] | None:
         return None
 
 
-def test_j7_a_byte_that_changed_is_never_taken_for_a_record_and_not_for_the_end_if_it_was_forced() -> None:
+@pytest.mark.covers("J7")
+def test_a_byte_that_changed_is_never_taken_for_a_record_and_not_for_the_end_if_it_was_forced() -> None:
     """Of the last group too: the marker after it says that it was forced."""
     whole = written(1)
     note = end_of_records() - BLOCK
@@ -174,7 +178,8 @@ def three_files() -> SimulatedDisk:
     return disk
 
 
-def test_j9_a_file_that_the_mark_needs_must_be_there() -> None:
+@pytest.mark.covers("J9")
+def test_a_file_that_the_mark_needs_must_be_there() -> None:
     disk = three_files()
     disk.unlink(DIRECTORY / "2.txn")
     with pytest.raises(JournalMissing, match=r"/journal/2\.txn is missing.*restore a backup.*--skip-damage") as raised:
@@ -187,12 +192,14 @@ def test_j9_a_file_that_the_mark_needs_must_be_there() -> None:
     assert replayed(disk, Mark(3, BLOCK)) == expected([2])
 
 
-def test_j9_a_mark_without_any_file_is_refused() -> None:
+@pytest.mark.covers("J9")
+def test_a_mark_without_any_file_is_refused() -> None:
     with pytest.raises(JournalMissing, match=r"1\.txn"):
         replayed(new_disk(), Mark(1, BLOCK))
 
 
-def test_j9_files_without_their_mark_must_begin_at_the_first_one() -> None:
+@pytest.mark.covers("J9")
+def test_files_without_their_mark_must_begin_at_the_first_one() -> None:
     disk = three_files()
     assert replayed(disk) == expected(range(3))
     disk.unlink(DIRECTORY / "1.txn")
@@ -204,7 +211,8 @@ def test_an_empty_directory_has_no_records() -> None:
     assert replayed(new_disk()) == []
 
 
-def test_j7_a_file_that_had_been_ended_must_be_whole() -> None:
+@pytest.mark.covers("J7")
+def test_a_file_that_had_been_ended_must_be_whole() -> None:
     whole = three_files().content(DIRECTORY / "2.txn")
     for cut in range(len(whole)):
         disk = three_files()
@@ -213,7 +221,8 @@ def test_j7_a_file_that_had_been_ended_must_be_whole() -> None:
             replayed(disk)
 
 
-def test_j7_the_last_file_may_be_cut_while_it_is_made() -> None:
+@pytest.mark.covers("J7")
+def test_the_last_file_may_be_cut_while_it_is_made() -> None:
     whole = three_files().content(DIRECTORY / "3.txn")
     for cut in range(BLOCK):
         disk = three_files()

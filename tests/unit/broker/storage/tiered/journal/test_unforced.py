@@ -27,8 +27,9 @@ SELDOM = replace(SMALL, unsynced_force_ms=3_600_000)
 """Forced only on request."""
 
 
+@pytest.mark.covers("J8")
 @pytest.mark.parametrize("call", ["force", "write", "truncate", "close", "open", "sync_directory"])
-def test_j8_who_appends_does_not_wait_for_the_end_of_a_file(call: str) -> None:
+def test_who_appends_does_not_wait_for_the_end_of_a_file(call: str) -> None:
     disk = new_disk()
     with opened(disk, replace(SELDOM, max_file_bytes=1, max_memory_bytes=1000), sync=False) as (journal, callbacks):
         append(journal, [0])
