@@ -18,7 +18,7 @@ _MANY = 10_000
 """Minimum rows of a micro-batch that does not depend much on its fixed cost."""
 _COLUMNS = "| | trigger ms | × Spark's sink | × tuned | `addBatch` ms | × Spark's sink | × tuned |"
 _RULE = "|---|--:|--:|--:|--:|--:|--:|"
-_KINDS = {False: "TCP, as Spark has it", True: "Unix sockets"}
+_KINDS = {False: "TCP, Spark's default", True: "Unix sockets"}
 
 
 @dataclass
