@@ -106,7 +106,7 @@ def follow(spark: SparkSession) -> Reports:
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Producer":  # whoever imports it here is about to write; the data source warns in its workers itself
+    if name == "Producer":  # an import from here precedes a write; the data source warns in its workers itself
         from spark_producer import kernel
 
         kernel.warn_once()
