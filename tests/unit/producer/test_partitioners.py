@@ -198,6 +198,7 @@ def test_full_batches_do_not_linger_when_the_rows_go_elsewhere(broker: LocalBrok
             producer.send_batch(pa.record_batch({"value": ["x" * 100] * 50}), topic="left")
         servers = broker.bootstrap_servers
         wait_until(lambda: sum(end_offsets(servers, "left").values()) >= rows - 9 * 2, "the full batches are sent")
+    assert sum(end_offsets(servers, "left").values()) == rows, "the producer sends the open ones when it is closed"
 
 
 @pytest.mark.covers("RA26")
