@@ -41,6 +41,15 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
+def test_the_index_shows_examples_of_the_readme() -> None:
+    """The examples of all pages run in spark/test_readme.py, where each has a marker of its own."""
+    examples = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.M | re.S
+    )
+    assert examples
+    assert all(example in README.read_text(encoding="utf-8") for example in examples)
+
+
 def test_the_options_page_is_that_of_the_table() -> None:
     assert (ROOT / "docs" / "options.md").read_text(encoding="utf-8") == options_page(), UPDATE
 
