@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, DecodedV2, decode_v2
-from spark_producer.kernel.arrays import BinaryArray, BoolArray, ByteArray, Int64Array, TextArray
+from spark_producer.kernel.arrays import BinaryArray, BoolArray, ByteArray, Int64Array, TextArray, from_numbers
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
 from spark_producer.record.decoded_columns import (
     NO_ENTRIES,
@@ -20,6 +20,7 @@ from spark_producer.record.decoded_columns import (
     binary_slices,
     first_invalid_utf8,
     header_lists,
+    int32_array,
     record_batch,
 )
 from spark_producer.record.record_cursor import why_malformed
@@ -35,9 +36,10 @@ ROWS_AT_ONCE = 1 << 16
 class BatchGroup:
     """Batches whose records are in one piece of memory: either in `view` itself, or decompressed and joined."""
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, schema: pa.Schema) -> None:
         self.headers: list[BatchHeader] = []
         self._view = view
+        self._schema = schema
         self._unpacked: list[memoryview] = []
         self._positions: list[int] = []
         self._ends: list[int] = []
@@ -81,7 +83,7 @@ class BatchGroup:
             requested = np.minimum(counts, ROWS_AT_ONCE) if len(counts) == 1 else counts
             decoded = decode_v2(data, positions, ends, requested, HEADERS_AT_ONCE)
             part = _Part(self.headers, decoded, requested, previous)
-            batch = part.build(data)
+            batch = part.build(data, self._schema)
             if batch.num_rows:
                 yield batch
             if part.reason:
@@ -111,19 +113,28 @@ class _Part:
         self._previous = previous
         """The last offset delta of the batch before this part of it."""
 
-    def build(self, data: ByteArray) -> pa.RecordBatch:
+    def build(self, data: ByteArray, schema: pa.Schema) -> pa.RecordBatch:
         """Return the RecordBatch of the rows without a fault."""
         decoded = self._decoded
         self._check_offsets()
         timestamps = self._timestamps()
-        keys, values = self._entries(data)
+        entries = self._entries(data) if "headers" in schema.names else NO_ENTRIES
         rows = slice(self.rows)
+        deltas = decoded.offset_deltas[rows]
         return record_batch(
-            self._spread([header.base_offset for header in self._headers])[rows] + decoded.offset_deltas[rows],
-            timestamps[rows],
-            binary_slices(data, decoded.key_starts[rows], decoded.key_lengths[rows]),
-            binary_slices(data, decoded.value_starts[rows], decoded.value_lengths[rows]),
-            header_lists(decoded.header_counts[rows], keys, values),
+            schema,
+            {
+                "offset": lambda: from_numbers(
+                    self._spread([header.base_offset for header in self._headers])[rows] + deltas
+                ),
+                "timestamp": lambda: from_numbers(timestamps[rows]),
+                "key": lambda: binary_slices(data, decoded.key_starts[rows], decoded.key_lengths[rows]),
+                "value": lambda: binary_slices(data, decoded.value_starts[rows], decoded.value_lengths[rows]),
+                "headers": lambda: header_lists(decoded.header_counts[rows], *entries),
+                "timestamp_type": lambda: int32_array(
+                    self._spread([header.timestamp_type for header in self._headers])[rows].astype(np.int32)
+                ),
+            },
         )
 
     def _spread(self, values: list[int]) -> Int64Array:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import (
+    ArrowArray,
     BinaryArray,
     BoolArray,
     ByteArray,
     BytesArray,
+    Int32Array,
     Int64Array,
     TextArray,
     buffer_of,
@@ -37,6 +40,9 @@ _FIELDS: list[pa.Field[pa.DataType]] = [
 ]
 RECORD_SCHEMA = pa.schema(_FIELDS)
 """One row per record. `timestamp` is in milliseconds since 1970, or -1 if there is none; without headers the list is empty."""
+
+TIMESTAMP_TYPE_FIELD: pa.Field[pa.DataType] = pa.field("timestamp_type", pa.int32(), nullable=False)
+"""A column for those who name it: 0 is create time, 1 log append time, -1 none, as in `TimestampType`."""
 
 MAX_DATA_BYTES = (1 << 31) - 1
 """Maximum bytes that Arrow's binary offsets can address."""
@@ -138,10 +144,26 @@ def no_headers(count: int) -> HeaderLists:
     return header_lists(np.zeros(count, dtype=np.int64), *NO_ENTRIES)
 
 
-def record_batch(
-    offsets: Int64Array, timestamps: Int64Array, key: BinaryArray, value: BinaryArray, headers: HeaderLists
-) -> pa.RecordBatch:
-    """Return the columns as a RecordBatch of `RECORD_SCHEMA`."""
-    return pa.RecordBatch.from_arrays(
-        [pa.array(offsets), pa.array(timestamps), key, value, headers], schema=RECORD_SCHEMA
-    )
+def record_schema(columns: frozenset[str] | None) -> pa.Schema:
+    """Return the schema of the named columns, in the order of `RECORD_SCHEMA` with `timestamp_type` last; None: `RECORD_SCHEMA`.
+
+    Raises:
+        ValueError: No column is named, or one that does not exist.
+    """
+    if columns is None:
+        return RECORD_SCHEMA
+    fields = [field for field in (*_FIELDS, TIMESTAMP_TYPE_FIELD) if field.name in columns]
+    if not fields or len(fields) < len(columns):
+        known = ", ".join([*RECORD_SCHEMA.names, TIMESTAMP_TYPE_FIELD.name])
+        raise ValueError(f"columns {sorted(columns)} cannot be read: name some of {known}")
+    return pa.schema(fields)
+
+
+def record_batch(schema: pa.Schema, columns: Mapping[str, Callable[[], ArrowArray]]) -> pa.RecordBatch:
+    """Return a RecordBatch of `schema`; the arrays of columns that it does not have are not made."""
+    return pa.RecordBatch.from_arrays([columns[name]() for name in schema.names], schema=schema)
+
+
+def int32_array(values: Int32Array) -> ArrowArray:
+    """Return an Arrow array over the memory of `values`."""
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, buffer_of(values)])

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
-from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.arrays import ArrowArray, Int64Array, from_numbers
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.record import codecs
-from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
-from spark_producer.record.decoded_columns import MAX_DATA_BYTES, binary_slices, no_headers, record_batch
+from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TimestampType
+from spark_producer.record.decoded_columns import MAX_DATA_BYTES, binary_slices, int32_array, no_headers, record_batch
 
 MESSAGES_AT_ONCE = 1 << 16
 """The number of messages that are decoded together, unless they have more than `PIECE_BYTES`. Both bounds keep the memory besides
@@ -31,11 +31,14 @@ _MIN_V1_SIZE = 22
 class MessageRun:
     """Messages that follow each other in `data`; `starts` holds their positions, and the position after the last one."""
 
-    def __init__(self, data: memoryview, starts: Int64Array, *, verify_crc: bool, limit: int) -> None:
+    def __init__(
+        self, data: memoryview, starts: Int64Array, schema: pa.Schema, *, verify_crc: bool, limit: int
+    ) -> None:
         self._data = data
         self._starts = starts
         self._verify_crc = verify_crc
         self._limit = limit
+        self._schema = schema
 
     def decode(self) -> Iterator[pa.RecordBatch]:
         """Yield RecordBatches of the rows: those between two wrappers, and those of each wrapper.
@@ -47,7 +50,9 @@ class MessageRun:
             messages, begin = piece.messages, 0
             for wrapper in [*np.flatnonzero(messages.attributes & CODEC_MASK).tolist(), len(messages.offsets)]:
                 if wrapper > begin:
-                    yield piece.build(slice(begin, wrapper), messages.offsets, messages.timestamps)
+                    yield piece.build(
+                        self._schema, slice(begin, wrapper), messages.offsets, messages.timestamps, messages.attributes
+                    )
                 if wrapper < len(messages.offsets):
                     yield from self._unwrapped(piece, wrapper)
                 begin = wrapper + 1
@@ -80,7 +85,10 @@ class MessageRun:
                 previous = int(offsets[-1])
                 if magic == 1 and attributes & TIMESTAMP_TYPE_BIT:
                     timestamps = np.full(len(offsets), messages.timestamps[row])
-                yield inner.build(slice(None), offsets + shift, timestamps)
+                # The wrapper's attributes hold for the messages in it (Kafka's DeepRecordsIterator).
+                yield inner.build(
+                    self._schema, slice(None), offsets + shift, timestamps, np.full(len(offsets), attributes)
+                )
         except CorruptRecord as error:
             raise CorruptRecord(f"wrapper message at offset {offset}: {error}", offset=offset) from error
 
@@ -180,14 +188,26 @@ class _Messages:
         if self._damage is not None:
             raise self._damage
 
-    def build(self, rows: slice, offsets: Int64Array, timestamps: Int64Array) -> pa.RecordBatch:
+    def build(
+        self, schema: pa.Schema, rows: slice, offsets: Int64Array, timestamps: Int64Array, attributes: Int64Array
+    ) -> pa.RecordBatch:
         """Return the RecordBatch of some rows."""
         messages = self.messages
         offsets = offsets[rows]
+
+        def timestamp_types() -> ArrowArray:
+            by_broker = (attributes[rows] & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT
+            types = np.where(messages.magics[rows] == 0, TimestampType.NONE, by_broker)
+            return int32_array(types.astype(np.int32))
+
         return record_batch(
-            offsets,
-            timestamps[rows],
-            binary_slices(self._array, messages.key_starts[rows], messages.key_lengths[rows]),
-            binary_slices(self._array, messages.value_starts[rows], messages.value_lengths[rows]),
-            no_headers(len(offsets)),
+            schema,
+            {
+                "offset": lambda: from_numbers(offsets),
+                "timestamp": lambda: from_numbers(timestamps[rows]),
+                "key": lambda: binary_slices(self._array, messages.key_starts[rows], messages.key_lengths[rows]),
+                "value": lambda: binary_slices(self._array, messages.value_starts[rows], messages.value_lengths[rows]),
+                "headers": lambda: no_headers(len(offsets)),
+                "timestamp_type": timestamp_types,
+            },
         )

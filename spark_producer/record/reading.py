@@ -16,7 +16,7 @@ from spark_producer.record import codecs
 from spark_producer.record.batch_decoder import BatchGroup
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
 from spark_producer.record.committed_filter import AbortedTransactions
-from spark_producer.record.decoded_columns import MAX_DATA_BYTES
+from spark_producer.record.decoded_columns import MAX_DATA_BYTES, record_schema
 from spark_producer.record.log_entries import MessagesEntry, entries
 from spark_producer.record.message_reader import MessageRun
 
@@ -41,6 +41,7 @@ def read_records(
     limit: int = DECOMPRESSED_LIMIT,
     max_size: int = MAX_DATA_BYTES,
     aborted: Iterable[tuple[int, int]] = (),
+    columns: frozenset[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of all complete batches in `data`, in order, as `pyarrow.RecordBatch`es of `RECORD_SCHEMA`.
 
@@ -53,28 +54,31 @@ def read_records(
         max_size: Maximum bytes of one batch before it is decompressed, at most 2 GiB.
         aborted: (producer id, first offset) of each aborted transaction, as in a Fetch response with isolation level
             read_committed; their records are left out. Control batches are always left out.
+        columns: The names of the columns to make, at least one: of `RECORD_SCHEMA`, or `timestamp_type` (`TIMESTAMP_TYPE_FIELD`).
+            They come in that order. None makes those of `RECORD_SCHEMA`. Every field is checked all the same.
 
     Raises:
         CorruptRecord: The data are damaged; the error names the offset and the reason.
+        ValueError: There is no such column.
     """
     view = memoryview(data).cast("B")
     limit, max_size = min(limit, MAX_DATA_BYTES), min(max_size, MAX_DATA_BYTES)
-    for part in _parts(view, verify_crc, limit, max_size, AbortedTransactions(aborted)):
+    for part in _parts(view, record_schema(columns), verify_crc, limit, max_size, AbortedTransactions(aborted)):
         yield from part.decode()
 
 
 def _parts(
-    view: memoryview, verify_crc: bool, limit: int, max_size: int, aborted: AbortedTransactions
+    view: memoryview, schema: pa.Schema, verify_crc: bool, limit: int, max_size: int, aborted: AbortedTransactions
 ) -> Iterator[BatchGroup | MessageRun]:
     """Yield the parts that are decoded together. The whole batches before any damage are yielded first."""
-    group = BatchGroup(view)
+    group = BatchGroup(view, schema)
     try:
         for entry in entries(view, max_size):
             if isinstance(entry, MessagesEntry):
                 if group.headers:
                     yield group
-                    group = BatchGroup(view)
-                yield MessageRun(view, entry.starts, verify_crc=verify_crc, limit=limit)
+                    group = BatchGroup(view, schema)
+                yield MessageRun(view, entry.starts, schema, verify_crc=verify_crc, limit=limit)
                 continue
             header = read_header(view, entry.position)
             if verify_crc:
@@ -86,7 +90,7 @@ def _parts(
                 continue
             if not group.fits(header, len(records), position):
                 yield group
-                group = BatchGroup(view)
+                group = BatchGroup(view, schema)
             group.add(header, records, position)
     except CorruptRecord:
         if group.headers:
