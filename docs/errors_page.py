@@ -152,6 +152,10 @@ ADVICE: dict[str, tuple[str, str]] = {
     ),
     "PartitionerError": (NEVER, "Correct the function in `kafka.partitioner.class`."),
     "CorruptRecord": (LATER, "Fetch again: if it stays so, the log is damaged."),
+    "DataLoss": (
+        NEVER,
+        "Raise the retention of the topic, or read what is left with `failOnDataLoss` `false`.",
+    ),
     "ProtocolError": (NEVER, "As `RemoteProtocolError`."),
     "LocalProtocolError": (NEVER, "Report this defect of pyproducer."),
     "RemoteProtocolError": (LATER, "Check that a Kafka broker listens there, and `kafka.security.protocol`."),

@@ -15,7 +15,7 @@ from topics import count_distinct
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
-from spark_producer.cli.topic_reader import Isolation
+from spark_producer.consumer import Isolation
 from spark_producer.errors import PyProducerError
 
 CHECK_SECONDS = 0.05

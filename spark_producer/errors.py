@@ -64,6 +64,10 @@ class CorruptRecord(PyProducerError):
     """A record batch has a wrong CRC, magic number or length."""
 
 
+class DataLoss(PyProducerError):
+    """Offsets that were to be read are not in the log any more."""
+
+
 class ProtocolError(PyProducerError):
     """Bytes do not follow the Kafka protocol."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import LATEST, offsets
-from spark_producer.cli.topic_reader import Isolation
+from spark_producer.consumer import Isolation
 
 CHECK_INTERVAL = 5.0
 """Seconds between two checks. Only an LSO that has not moved between them is reported, because most transactions end sooner."""

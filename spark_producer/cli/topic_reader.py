@@ -6,7 +6,6 @@ records of open and aborted transactions too; with read_committed only those of 
 
 from __future__ import annotations
 
-import enum
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import EARLIEST, LATEST, check, offsets
 from spark_producer.common.error_codes import Action, Code
+from spark_producer.consumer import Isolation
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.arrays import numbers
 from spark_producer.protocol import FETCH, decoded_records
@@ -29,13 +29,6 @@ from spark_producer.record.reading import ConsumerRecord, read_records, single_r
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
 """Maximum bytes of a Fetch response, for a partition and in all, unless its first batch is larger."""
-
-
-class Isolation(enum.IntEnum):
-    """The isolation level of a reader, with its value in Fetch and ListOffsets."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 class Fetched(NamedTuple):

@@ -17,7 +17,7 @@ from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.handler_calls import context_of
 
 
-class ServerHarness:
+class Stage:
     """A server whose turns the test takes, with a topic of a hundred partitions on an engine that confirms on request."""
 
     def __init__(self, path: Path, life: ExitStack) -> None:
@@ -38,22 +38,22 @@ class ServerHarness:
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Iterator[ServerHarness]:
+def stage(tmp_path: Path) -> Iterator[Stage]:
     with ExitStack() as life:
-        made = ServerHarness(tmp_path, life)
+        made = Stage(tmp_path, life)
         yield made
         made.server._close()
 
 
 def test_confirmations_of_many_partitions_wake_it_once_and_are_all_seen(
-    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes: list[Hashable] = []
-    monkeypatch.setattr(harness.server.clients, "changed", changes.append)
+    monkeypatch.setattr(stage.server.clients, "changed", changes.append)
     for _ in range(2):
-        harness.storage.confirm_all()
-        harness.server._space_freed()
-        assert harness.wakes() == 1
-        harness.server._turn()
+        stage.storage.confirm_all()
+        stage.server._space_freed()
+        assert stage.wakes() == 1
+        stage.server._turn()
         assert changes == [("t", index) for index in range(100)]
         changes.clear()

@@ -126,7 +126,7 @@ class FakeEntryLogs:
         return self.cached
 
 
-class ReadPathHarness:
+class ReadStage:
     """A whole read path. `log_end` is the high watermark of LOG."""
 
     def __init__(

@@ -1,0 +1,96 @@
+"""Decodes fetched batches into the rows of an offset range."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.consumer.settings import ALL_COLUMNS
+from spark_producer.errors import CorruptRecord
+from spark_producer.kernel.arrays import numbers
+from spark_producer.protocol import decoded_records
+from spark_producer.protocol.messages import FetchPartitionResponse
+from spark_producer.record.batch_v2 import HEADER_SIZE, MAGIC
+from spark_producer.record.log_entries import end_of
+from spark_producer.record.reading import read_records
+
+NO_BYTES = memoryview(b"")
+
+_MAGIC_AT = 16
+"""The position of the magic in a batch of every format."""
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches as they are in the log of a partition. The first may begin before `start`, the last may end after `end`.
+
+    aborted: (producer id, first offset) of the transactions whose records must be left out.
+    next_offset: the offset after the last batch; `start` if there is no batch.
+    """
+
+    topic_partition: TopicPartition
+    start: int
+    end: int
+    next_offset: int
+    data: memoryview
+    aborted: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def from_response(cls, wanted: OffsetRange, row: FetchPartitionResponse) -> FetchedBatches:
+        """Return the batches of a response for the range `wanted`.
+
+        Raises:
+            CorruptRecord: the bytes are not batches.
+        """
+        data = decoded_records(row.records) or NO_BYTES
+        try:
+            size, next_offset = end_of(data)
+        except CorruptRecord as error:
+            raise _located(error, wanted.topic_partition, wanted.start) from error
+        if len(data) and not size:
+            reason = CorruptRecord(f"{len(data)} bytes without a whole batch")
+            raise _located(reason, wanted.topic_partition, wanted.start)
+        aborted = tuple((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
+        return cls(*wanted, max(wanted.start, next_offset), data[:size], aborted)
+
+
+def decode(fetched: FetchedBatches, columns: frozenset[str], *, check_crcs: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `fetched` from `start` to `end`, with those of the columns that are in `columns`.
+
+    Raises:
+        CorruptRecord: the bytes are damaged; it names topic-partition and offset. The rows before are yielded first.
+    """
+    whole = fetched.start <= _first_offset(fetched.data) and fetched.next_offset <= fetched.end
+    decoded = columns if whole and columns else columns | {"offset"}
+    names = [name for name in ALL_COLUMNS if name in columns]
+    try:
+        for batch in read_records(fetched.data, verify_crc=check_crcs, aborted=fetched.aborted, columns=decoded):
+            if whole:
+                yield batch.select(names)
+                continue
+            first, end = np.searchsorted(numbers(batch.column("offset")), [fetched.start, fetched.end])
+            if first < end:
+                yield batch.slice(first, end - first).select(names)
+    except CorruptRecord as error:
+        raise _located(error, fetched.topic_partition, fetched.start) from error
+
+
+def _first_offset(data: memoryview) -> int:
+    """Return the first offset of batches, or -1 if it is not known, as in a wrapper of V0 or V1."""
+    if len(data) < HEADER_SIZE or data[_MAGIC_AT] != MAGIC:
+        return -1
+    return int.from_bytes(data[:8], "big")
+
+
+def _located(error: CorruptRecord, topic_partition: TopicPartition, position: int) -> CorruptRecord:
+    """Return the error with its topic-partition and an offset; `position` is the offset if the error has none."""
+    offset = getattr(error, "offset", position)
+    return CorruptRecord(
+        f"reading {topic_partition} failed at offset {offset}: {error}. What to do: read again; a log that stays so is damaged.",
+        offset=offset,
+        topic_partition=topic_partition,
+    )

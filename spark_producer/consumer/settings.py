@@ -1,0 +1,36 @@
+"""The settings of a reader: one frozen value, which tasks get from the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_producer.consumer.isolation import Isolation
+from spark_producer.network.settings import ConnectionSettings
+from spark_producer.record.decoded_columns import RECORD_SCHEMA, TIMESTAMP_TYPE_FIELD
+
+ALL_COLUMNS = (*RECORD_SCHEMA.names, TIMESTAMP_TYPE_FIELD.name)
+"""The columns of records, in the order in which they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How offset ranges are fetched. Times are in seconds unless their name says otherwise, sizes in bytes.
+
+    Names and defaults are those of Kafka's consumer.
+    """
+
+    connection: ConnectionSettings
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    min_bytes: int = 1
+    max_bytes: int = 50 << 20
+    """Maximum bytes of fetched responses that are not decoded yet, unless one batch has more (`fetch.max.bytes`)."""
+    max_wait_ms: int = 500
+    partition_bytes: int = 1 << 20
+    """Maximum bytes of one partition in a response, unless its first batch has more (`max.partition.fetch.bytes`)."""
+    client_rack: str = ""
+    check_crcs: bool = True
+    fail_on_data_loss: bool = True
+    timeout: float = 60.0
+    """Maximum seconds without progress in any partition (`default.api.timeout.ms`)."""
+
+    __hash__ = None  # type: ignore[assignment]  # the connection has secrets

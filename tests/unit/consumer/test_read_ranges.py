@@ -1,0 +1,61 @@
+"""Reading offset ranges of the embedded broker: exactly the rows of the range, in order, with the columns asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.consumer import FetchSettings, OffsetRange, read_ranges
+from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
+from spark_producer.producer import Producer
+
+ROWS = 1000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    """A broker with the topic `t` of two partitions, with `ROWS` records in each, in many batches."""
+    with LocalBroker() as broker:
+        broker.create_topic("t", 2)
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": "2000"}) as producer:
+            for row in range(ROWS):
+                for partition in (0, 1):
+                    producer.send("t", f"{partition}-{row}".encode(), key=b"k", partition=partition)
+        yield broker
+
+
+def settings_of(broker: LocalBroker, **changes: object) -> FetchSettings:
+    connection = ConnectionSettings(tuple(parse_bootstrap_servers(broker.bootstrap_servers)))
+    return FetchSettings(connection, **changes)  # type: ignore[arg-type]
+
+
+def values(broker: LocalBroker, ranges: Sequence[OffsetRange], **changes: object) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {each.topic_partition.partition: [] for each in ranges}
+    for (_, partition), batch in read_ranges(settings_of(broker, **changes), ranges):
+        found[partition] += batch.column("value").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, ROWS), (0, 1), (ROWS - 1, ROWS), (123, 456), (500, 501), (7, 7)])
+@pytest.mark.parametrize("partition_bytes", [1, 5000, 1 << 20])
+def test_a_range_has_its_rows_once_and_in_order(
+    broker: LocalBroker, start: int, end: int, partition_bytes: int
+) -> None:
+    ranges = [OffsetRange(TopicPartition("t", 0), start, end), OffsetRange(TopicPartition("t", 1), 0, 10)]
+    found = values(broker, ranges, partition_bytes=partition_bytes)
+    assert found == {0: [b"0-%d" % row for row in range(start, end)], 1: [b"1-%d" % row for row in range(10)]}
+
+
+def test_only_the_named_columns_are_there_and_in_the_order_of_the_schema(broker: LocalBroker) -> None:
+    ranges = [OffsetRange(TopicPartition("t", 0), 10, 900)]
+    for columns in ({"value"}, {"timestamp_type", "key", "offset"}, set()):
+        batches = [batch for _, batch in read_ranges(settings_of(broker), ranges, frozenset(columns))]
+        order = ["offset", "timestamp", "key", "value", "headers", "timestamp_type"]
+        assert all(batch.schema.names == [name for name in order if name in columns] for batch in batches)
+        assert sum(batch.num_rows for batch in batches) == 890
+    assert pa.Table.from_batches(batches).num_rows == 890
