@@ -1,41 +1,33 @@
 """The table of all options: name, type, range, default and documentation of each, and the rules between them.
 
 The two dataclasses below are the table: a field is an option (`batch_size` is `kafka.batch.size`, `include_headers` is
-`includeHeaders`), with its documentation in its metadata. `ProducerConfig` inherits the options of security.
+`includeHeaders`), with its documentation in its metadata. `ProducerConfig` inherits the options of connections and security.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from typing import ClassVar
 
-from spark_producer.common.secret import Secret
-from spark_producer.config.option import INT32_MAX, INT64_MAX, is_secret, option, parse_secret, parse_value
-from spark_producer.config.security_table import SecurityOptions
-from spark_producer.config.unsupported import KAFKA_PREFIX
+from spark_producer.config.connection_table import ConnectionOptions, kafka_fields
+from spark_producer.config.names import by_camel_case, spellings
+from spark_producer.config.option import INT32_MAX, INT64_MAX, option
 from spark_producer.errors import ConfigError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProducerConfig(SecurityOptions):
+class ProducerConfig(ConnectionOptions):
     """The producer's configuration, under the names of Kafka's ProducerConfig. Times are milliseconds.
 
     It compares by value. It has no hash, since secrets have none.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # else a configuration could be a key until the first secret is in it
+    __hash__ = None
 
-    bootstrap_servers: str = option(
-        "",
-        "`host:port` of brokers for the first connection, separated by commas.",
-        required=True,
+    servers_advice: ClassVar[str] = (
+        'Add .option("kafka.bootstrap.servers", "host:9092,…"), or give Producer {"bootstrap.servers": "host:9092,…"}'
     )
-    client_dns_lookup: str = option(
-        "use_all_dns_ips",
-        "All addresses of a host are tried in turn; only Kerberos needs canonical names.",
-        choices=("use_all_dns_ips",),
-    )
-    client_id: str = option("pyproducer", "Name under which the brokers log and meter this producer.")
+
     acks: str = option(
         "all",
         "The replicas that must have a batch before it counts as written: `all` in-sync ones, the leader alone (`1`), or none "
@@ -94,67 +86,14 @@ class ProducerConfig(SecurityOptions):
         low=1,
         high=INT32_MAX,
     )
-    request_timeout_ms: int = option(
-        30000,
-        "Maximum wait for a response; then the connection is closed and the request sent again.",
-        low=1,
-        high=INT32_MAX,
-    )
     retries: int = option(
         INT32_MAX, "Maximum retries of a batch; `delivery.timeout.ms` is the better bound.", low=0, high=INT32_MAX
-    )
-    retry_backoff_ms: int = option(100, "First pause before a retry; doubles with each, ±20 %.", low=0, high=INT32_MAX)
-    retry_backoff_max_ms: int = option(1000, "Maximum pause before a retry.", low=0, high=INT32_MAX)
-    reconnect_backoff_ms: int = option(
-        50, "First pause before reconnecting; doubles with each failure, ±20 %.", low=0, high=INT32_MAX
-    )
-    reconnect_backoff_max_ms: int = option(
-        1000,
-        "Maximum pause before reconnecting; that of `reconnect.backoff.ms` if only that is set.",
-        low=0,
-        high=INT32_MAX,
-    )
-    socket_connection_setup_timeout_ms: int = option(
-        10000, "Maximum wait for a connection; doubles with each failure, ±20 %.", low=1, high=INT32_MAX
-    )
-    socket_connection_setup_timeout_max_ms: int = option(
-        30000, "Maximum wait for a connection after several failures.", low=1, high=INT32_MAX
-    )
-    connections_max_idle_ms: int = option(
-        540000, "An idle connection is closed after this time.", low=1, high=INT64_MAX
-    )
-    metadata_max_age_ms: int = option(
-        300000, "Leaders and partition counts are refreshed after this time.", low=1, high=INT64_MAX
     )
     metadata_max_idle_ms: int = option(
         300000,
         "A topic's metadata is not refreshed after this time without writes.",
         low=5000,
         high=INT64_MAX,
-    )
-    metadata_recovery_strategy: str = option(
-        "rebootstrap",
-        "If no known broker can be reached: start again from `bootstrap.servers`, or `none`.",
-        choices=("rebootstrap", "none"),
-    )
-    metadata_recovery_rebootstrap_trigger_ms: int = option(
-        300000, "Start again from `bootstrap.servers` after this time without a response.", low=0, high=INT32_MAX
-    )
-    send_buffer_bytes: int = option(
-        -1,
-        "SO_SNDBUF of connections; -1 leaves it to the system.",
-        low=-1,
-        high=INT32_MAX,
-        kafka_default="131072",
-        unit="bytes",
-    )
-    receive_buffer_bytes: int = option(
-        -1,
-        "SO_RCVBUF of connections; -1 leaves it to the system.",
-        low=-1,
-        high=INT32_MAX,
-        kafka_default="32768",
-        unit="bytes",
     )
     metrics_sample_window_ms: int = option(30000, "Time of one sample of the metrics.", low=1, high=INT64_MAX)
     metrics_num_samples: int = option(2, "Samples for rates, averages and maxima.", low=1, high=INT32_MAX)
@@ -181,7 +120,6 @@ class ProducerConfig(SecurityOptions):
     partitioner_rack_aware: bool = option(
         False, "Rows without a key stay in `client.rack`, if a partition is led there."
     )
-    client_rack: str = option("", "The producer's rack, as in the brokers' `broker.rack`.")
     compression_type: str = option(
         "none",
         "Codec of batches: `none`, `gzip`, `snappy`, `lz4` or `zstd` (Kafka 2.1). A batch is filled with up to 4 MiB of rows, so "
@@ -214,20 +152,13 @@ class ProducerConfig(SecurityOptions):
         high=INT32_MAX,
     )
 
-    def __post_init__(self) -> None:
-        if not self.bootstrap_servers.strip():
-            raise ConfigError(
-                'kafka.bootstrap.servers is not set. Add .option("kafka.bootstrap.servers", "host:9092,…"), or give Producer '
-                '{"bootstrap.servers": "host:9092,…"}'
-            )
-        for name, field in KAFKA_FIELDS.items():
-            value = getattr(self, field.name)
-            if is_secret(field):
-                _check_secret(name, field.name, value)
-                continue
-            parsed = parse_value(data_source_name(name), field, str(value))
-            if type(value) is not type(parsed) or parsed != value:
-                raise ConfigError(f"{field.name}={value!r} is not in its final form: write {parsed!r}")
+    @property
+    def max_in_flight(self) -> int:
+        """Maximum requests in flight per broker."""
+        return self.max_in_flight_requests_per_connection
+
+    def _check_together(self) -> None:
+        """Check the rules between options (KIP-91, KIP-679). A contradiction is an error, and is never corrected silently."""
         _check_together(self)
 
 
@@ -348,48 +279,17 @@ class SinkOptions:
     key_message_indexes: str | None = option(None, "The same for keys.")
 
 
-def kafka_name(field: str) -> str:
-    """Return Kafka's name of an option: `batch_size` → `batch.size`."""
-    return field.replace("_", ".")
-
-
-def sink_name(field: str) -> str:
-    """Return the sink's name of an option: `include_headers` → `includeHeaders`."""
-    head, *rest = field.split("_")
-    return head + "".join(part.capitalize() for part in rest)
-
-
-def _by_name(table: type[SecurityOptions]) -> dict[str, dataclasses.Field[object]]:
-    fields = dataclasses.fields(table)
-    return {field.metadata["option"].name or kafka_name(field.name): field for field in fields}
-
-
-SECURITY_FIELDS = _by_name(SecurityOptions)
-_BY_NAME = _by_name(ProducerConfig)
-KAFKA_FIELDS = {name: field for name, field in _BY_NAME.items() if name not in SECURITY_FIELDS} | SECURITY_FIELDS
+KAFKA_FIELDS = kafka_fields(ProducerConfig)
 """The options of the producer, by the names that `Producer` takes: Kafka's, or one in camelCase where Kafka has no such option.
-Those of security are the last."""
+Those of connections are the first, those of security the last."""
 ALIASES = {alias: name for name, field in KAFKA_FIELDS.items() for alias in field.metadata["option"].aliases}
 """Kafka's name for each alias, most of which are librdkafka's names."""
-SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
+SINK_FIELDS = by_camel_case(SinkOptions)
 
-
-def _spellings(fields: Mapping[str, dataclasses.Field[object]]) -> dict[str, str]:
-    rows = {name: field.metadata["option"] for name, field in fields.items()}
-    return {each.lower(): name for name, row in rows.items() for each in (name, *row.aliases, *row.former_names)}
-
-
-PRODUCER_NAMES = _spellings(KAFKA_FIELDS)
+PRODUCER_NAMES = spellings(KAFKA_FIELDS)
 """The key of `KAFKA_FIELDS` for every name that `Producer` takes, in lower case: current names, aliases and former names."""
-SINK_NAMES = _spellings(SINK_FIELDS)
+SINK_NAMES = spellings(SINK_FIELDS)
 """The key of `SINK_FIELDS` for every name that the sink takes, in lower case: current and former names."""
-
-
-def data_source_name(name: str) -> str:
-    """Return the data source's name of an option that `Producer` takes by `name`: `kafka.batch.size`, `secretsAllow`."""
-    field = KAFKA_FIELDS.get(PRODUCER_NAMES.get(name.lower(), ""))
-    own = "" if field is None else field.metadata["option"].name
-    return name if own.lower() == name.lower() else KAFKA_PREFIX + name
 
 
 def idempotent(config: ProducerConfig) -> bool:
@@ -409,15 +309,7 @@ def transaction_blockers(config: ProducerConfig) -> str:
     return " and ".join([*idempotence_blockers(config), *off])
 
 
-def _check_secret(name: str, field: str, value: object) -> None:
-    if value is not None and not isinstance(value, Secret):
-        raise ConfigError(f"{field} is not in its final form: it is a Secret (spark_producer.common.secret), or None")
-    if value is not None and parse_secret(KAFKA_PREFIX + name, value) != value:
-        raise ConfigError(f"{field} is not in its final form: it is empty, or has white space around it")
-
-
 def _check_together(config: ProducerConfig) -> None:
-    """Check the rules between options (KIP-91, KIP-679). A contradiction is an error, and is never corrected silently."""
     if min(config.linger_ms + config.request_timeout_ms, INT32_MAX) > config.delivery_timeout_ms:
         raise ConfigError(
             f"kafka.delivery.timeout.ms ({config.delivery_timeout_ms}) must be at least kafka.linger.ms "
@@ -443,7 +335,3 @@ def _check_together(config: ProducerConfig) -> None:
         raise ConfigError(
             f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory}). Change one of them"
         )
-    if any(getattr(config, field.name) != field.default for field in SECURITY_FIELDS.values()):
-        from spark_producer.config.security_rules import check_security  # loaded only where security is configured
-
-        check_security(config)

@@ -5,13 +5,13 @@ Values that may be secrets are redacted before any check, so that no local varia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import Field
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from spark_producer.common.escape import escaping_logger
-from spark_producer.common.secret import Secret
-from spark_producer.config.option import INT32_MAX, is_secret, parse_secret, parse_value
+from spark_producer.config.connection_table import data_source_name
+from spark_producer.config.names import kafka_name
+from spark_producer.config.option import INT32_MAX
+from spark_producer.config.option_tables import OptionTables
 from spark_producer.config.options import (
     KAFKA_FIELDS,
     PRODUCER_NAMES,
@@ -19,64 +19,21 @@ from spark_producer.config.options import (
     SINK_NAMES,
     ProducerConfig,
     SinkOptions,
-    data_source_name,
     idempotence_blockers,
-    kafka_name,
 )
 from spark_producer.config.profiles import profile
 from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
 from spark_producer.config.unsupported import KAFKA_PREFIX, explain_option, explain_producer_option
 from spark_producer.errors import ConfigError
 
-logger = escaping_logger(__name__)
-
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """The options that Structured Streaming adds to those of a sink."""
 
 
-class _Name(NamedTuple):
-    """One name of an option of the data source."""
-
-    written: str
-    """This name, with its capitals: Spark hands over all names in lower case."""
-    option: str
-    """The current name of the option."""
-    table: type
-    """The class that has the option."""
-    field: Field[Any]
-
-    @property
-    def is_former(self) -> bool:
-        """Whether this name was replaced by another one."""
-        former: tuple[str, ...] = self.field.metadata["option"].former_names
-        return self.written.removeprefix(KAFKA_PREFIX) in former
-
-
-def _names() -> dict[str, _Name]:
-    """Return the names of all options by these names in lower case."""
-    found = {}
-    tables: tuple[tuple[type, dict[str, Field[Any]], Callable[[str], str]], ...] = (
-        (ProducerConfig, KAFKA_FIELDS, data_source_name), (SinkOptions, SINK_FIELDS, str), (RegistryOptions, REGISTRY_FIELDS, str)
-    )  # fmt: skip
-    for table, fields, written in tables:
-        for option, field in fields.items():
-            row = field.metadata["option"]
-            for name in (option, *row.aliases, *row.former_names):
-                found[written(name).lower()] = _Name(written(name), written(option), table, field)
-    return found
-
-
-_NAMES = _names()
+_TABLES = OptionTables(
+    (ProducerConfig, KAFKA_FIELDS, data_source_name), (SinkOptions, SINK_FIELDS, str), (RegistryOptions, REGISTRY_FIELDS, str)
+)  # fmt: skip
 _SINK_NAMES = SINK_NAMES | {name: name for name in REGISTRY_FIELDS}
-
-_warned_of: set[str] = set()
-"""The former names that this process has warned of."""
-
-_NONE = Secret("")
-"""Stands for None, which would otherwise become the text "None": a password, or `none` for no check of host names."""
-
-Given = Mapping[str, str | Secret]
-"""Options as given, with redacted values of secret and unknown names."""
 
 
 def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
@@ -86,7 +43,7 @@ def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOp
         ConfigError: a name is unknown (the message has the nearest known one) or unsupported, a value is bad, options contradict
             each other, or no servers are given.
     """
-    options = _redacted(options)  # here too: a traceback shows the local variables of each frame
+    options = _TABLES.redacted(options)  # here too: a traceback shows the local variables of each frame
     config, sink, _ = parse_sink_options(options)
     return config, sink
 
@@ -97,7 +54,7 @@ def parse_sink_options(options: Mapping[str, object]) -> tuple[ProducerConfig, S
     Raises:
         ConfigError: as `parse_options`.
     """
-    options = _redacted(options)
+    options = _TABLES.redacted(options)
     config, sink, registry = _parse(options)
     if config.transactional_id:
         raise ConfigError(
@@ -108,12 +65,9 @@ def parse_sink_options(options: Mapping[str, object]) -> tuple[ProducerConfig, S
 
 
 def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, RegistryOptions]:
-    options = _redacted(options)
-    for name, value in options.items():
-        if value is _NONE:
-            shown = _NAMES[name.lower()].written if name.lower() in _NAMES else name
-            raise ConfigError(f"{shown} is None. Give it a value, or leave it out")
-    values = _values(_with_profile(options))
+    options = _TABLES.redacted(options)
+    _TABLES.refuse_none(options)
+    values = _TABLES.values(_TABLES.with_profile(options, profile), _explain)
     kafka, sink = values[ProducerConfig], SinkOptions(**values[SinkOptions])
     if kafka.get("transactional_id") == "":
         raise ConfigError(
@@ -125,27 +79,9 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, 
     return config, sink, _registry(sink, values[RegistryOptions])
 
 
-def _values(options: Given) -> dict[type, dict[str, Any]]:
-    """Return the parsed values by field name for each class of options, and log a warning for each former name."""
-    values: dict[type, dict[str, Any]] = {ProducerConfig: {}, SinkOptions: {}, RegistryOptions: {}}
-    given_as: dict[str, str] = {}
-    for raw, value in options.items():
-        if raw.lower() in _SPARK_OWN:
-            continue
-        name = _NAMES.get(raw.lower())
-        if name is None:
-            raise ConfigError(explain_option(raw, PRODUCER_NAMES, _SINK_NAMES))
-        found, parsed = values[name.table], _parsed(name.written, name.field, value)
-        other = given_as.setdefault(name.option, name.written)
-        if other != name.written and found[name.field.name] != parsed:
-            raise ConfigError(
-                f"{other} and {name.written} are two names of one option, with different values. Give {name.option} alone"
-            )
-        found[name.field.name] = parsed
-        if name.is_former and name.written not in _warned_of:
-            _warned_of.add(name.written)
-            logger.warning("option %s is now called %s; the former name still works", name.written, name.option)
-    return values
+def _explain(raw: str) -> str | None:
+    """Return why the sink does not take an option; None if Spark added it, so that it is left out."""
+    return None if raw.lower() in _SPARK_OWN else explain_option(raw, PRODUCER_NAMES, _SINK_NAMES)
 
 
 def _registry(sink: SinkOptions, given: dict[str, Any]) -> RegistryOptions:
@@ -169,14 +105,14 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     """
     options = _prefixed(redacted(options))
     for name in options:
-        if name.lower() != "profile" and name.lower() not in _NAMES:
+        if name.lower() != "profile" and name.lower() not in _TABLES.names:
             raise ConfigError(explain_producer_option(name.removeprefix(KAFKA_PREFIX), PRODUCER_NAMES))
     return _parse(options)[0]
 
 
 def redacted(options: Mapping[str, object]) -> dict[str, object]:
     """Return options named as in `producer_config`, with redacted values of secret and unknown names. Never raises."""
-    return dict(zip(options, _redacted(_prefixed(options)).values(), strict=True))
+    return dict(zip(options, _TABLES.redacted(_prefixed(options)).values(), strict=True))
 
 
 def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
@@ -185,50 +121,8 @@ def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
 
 def is_set(options: Mapping[str, object], name: str) -> bool:
     """Return whether an option of the producer (`buffer.memory`) is given under any of its names, or by the profile."""
-    options = _redacted(options)
-    return data_source_name(name) in {_option(given) for given in _with_profile(options)}
-
-
-def _option(name: str) -> str:
-    """Return the current name of an option; the name itself in lower case if it is unknown."""
-    known = _NAMES.get(name.lower())
-    return name.lower() if known is None else known.option
-
-
-def _redacted(options: Mapping[str, object]) -> dict[str, str | Secret]:
-    """Return options with redacted values of secret options and of unknown names, which may be misspelt. Never raises."""
-    found: dict[str, str | Secret] = {}
-    for raw, value in options.items():
-        name = _NAMES.get(raw.lower())
-        is_plain = name is not None and not is_secret(name.field)
-        text = _NONE if value is None else value if isinstance(value, Secret) else str(value)
-        found[raw] = text if is_plain or isinstance(text, Secret) else Secret(text)
-    return found
-
-
-def _parsed(name: str, field: Any, value: str | Secret) -> object:
-    if not isinstance(value, Secret):
-        return parse_value(name, field, value)
-    if is_secret(field):
-        return parse_secret(name, value)
-    raise ConfigError(f"{name} is not a secret option, but has a Secret as its value. Give a text")
-
-
-def _with_profile(options: Given) -> Given:
-    """Return the given options with those of their profile, if any; given ones override the profile's."""
-    by_lower = {name.lower(): name for name in options}
-    if "profile" not in by_lower:
-        return options
-    chosen = options[by_lower["profile"]]
-    if isinstance(chosen, Secret):
-        raise ConfigError("profile is not a secret option, but has a Secret as its value. Give a text")
-    # Names in Kafka's own files have no prefix; names copied from a sink's options have one, and `--command-config` takes both.
-    named = {
-        data_source_name(name.removeprefix(KAFKA_PREFIX)): value for name, value in profile(chosen.strip()).items()
-    }
-    given = {_option(name) for name in by_lower}
-    kept = {name: value for name, value in named.items() if _option(name) not in given}
-    return _redacted(kept) | dict(options)
+    options = _TABLES.redacted(options)
+    return data_source_name(name) in {_TABLES.option(given) for given in _TABLES.with_profile(options, profile)}
 
 
 def _with_dependent_defaults(kafka: dict[str, Any]) -> dict[str, Any]:

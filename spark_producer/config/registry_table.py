@@ -11,8 +11,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from spark_producer.common.secret import Secret
+from spark_producer.config.names import kafka_name
 from spark_producer.config.option import option
-from spark_producer.config.options import SinkOptions, kafka_name
+from spark_producer.config.options import SinkOptions
 from spark_producer.errors import ConfigError
 
 _PACKAGE = "io.confluent.kafka.serializers.subject."

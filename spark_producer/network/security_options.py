@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_producer.common.secret import Secret
-from spark_producer.config import ProducerConfig, jaas
+from spark_producer.config import ConnectionOptions, jaas
 from spark_producer.config.references import is_reference
 from spark_producer.config.sasl_rules import Credentials, credentials
 from spark_producer.config.security_rules import has_login, has_tls
@@ -17,7 +17,7 @@ PROBE = "probe"
 """librdkafka's value of `ssl.ca.location` for the certificates of the system."""
 
 
-def security_settings(config: ProducerConfig) -> SecuritySettings:
+def security_settings(config: ConnectionOptions) -> SecuritySettings:
     """Return the security settings for the options.
 
     References to secrets are not resolved, except one that is the whole `sasl.jaas.config`.
@@ -37,7 +37,7 @@ def security_settings(config: ProducerConfig) -> SecuritySettings:
     )
 
 
-def _login(config: ProducerConfig, allowed: tuple[str, ...]) -> Credentials:
+def _login(config: ConnectionOptions, allowed: tuple[str, ...]) -> Credentials:
     """Return the credentials. A `sasl.jaas.config` that is a reference is resolved now; references within it at each login."""
     text = config.sasl_jaas_config
     if text is None or not is_reference(text.reveal()):
@@ -47,7 +47,7 @@ def _login(config: ProducerConfig, allowed: tuple[str, ...]) -> Credentials:
     return credentials(config, Secret(resolve(text, allowed, name=jaas.NAME)), references=False)
 
 
-def _tls(config: ProducerConfig) -> TlsSettings:
+def _tls(config: ConnectionOptions) -> TlsSettings:
     protocols, suites = protocols_and_suites(config)
     verify = config.enable_ssl_certificate_verification
     return TlsSettings(
@@ -89,7 +89,7 @@ def _store(
     return Store(location, declared_type, password, pem, key_pem, key_location, key_password)
 
 
-def _sasl(config: ProducerConfig, login: Credentials) -> SaslSettings:
+def _sasl(config: ConnectionOptions, login: Credentials) -> SaslSettings:
     return SaslSettings(
         mechanism=login.mechanism,
         username=login.username,
@@ -108,7 +108,7 @@ def _sasl(config: ProducerConfig, login: Credentials) -> SaslSettings:
     )
 
 
-def _oidc(config: ProducerConfig, login: Credentials) -> OidcSettings | None:
+def _oidc(config: ConnectionOptions, login: Credentials) -> OidcSettings | None:
     if login.client_secret is None:
         return None
     return OidcSettings(
@@ -125,14 +125,14 @@ def _oidc(config: ProducerConfig, login: Credentials) -> OidcSettings | None:
     )
 
 
-def _is_for_loopback(config: ProducerConfig, login: Credentials) -> bool:
+def _is_for_loopback(config: ConnectionOptions, login: Credentials) -> bool:
     """Return whether the login would send a secret in clear text: SCRAM does not send the password, the others do."""
     if config.security_protocol != "SASL_PLAINTEXT" or config.allow_plaintext_credentials:
         return False
     return not login.mechanism.startswith("SCRAM")
 
 
-def _check_loopback(config: ProducerConfig, login: Credentials) -> None:
+def _check_loopback(config: ConnectionOptions, login: Credentials) -> None:
     for host, port in parse_bootstrap_servers(config.bootstrap_servers):
         if not is_loopback(host):
             secret = "the password" if login.mechanism == "PLAIN" else "the token"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_producer.common.escape import for_log
-from spark_producer.config import ProducerConfig
+from spark_producer.config import ConnectionOptions
 from spark_producer.network.addresses import parse_bootstrap_servers
 from spark_producer.security import SecuritySettings
 
@@ -62,7 +62,7 @@ class ConnectionSettings:
     security: SecuritySettings = UNSECURED
 
     @classmethod
-    def from_config(cls, config: ProducerConfig) -> ConnectionSettings:
+    def from_config(cls, config: ConnectionOptions) -> ConnectionSettings:
         """Return the settings for the options.
 
         Raises:
@@ -79,7 +79,7 @@ class ConnectionSettings:
         return cls(
             bootstrap=bootstrap,
             client_id=config.client_id,
-            max_in_flight=config.max_in_flight_requests_per_connection,
+            max_in_flight=config.max_in_flight,
             request_timeout=config.request_timeout_ms / 1000,
             reconnect_backoff=config.reconnect_backoff_ms / 1000,
             reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,

@@ -12,11 +12,11 @@ from spark_producer.config import (
     ProducerConfig,
     RegistryOptions,
     SinkOptions,
+    camel_case,
     idempotent,
     kafka_name,
     parse_options,
     producer_config,
-    sink_name,
 )
 from spark_producer.config.docs_table import option_rows, render_markdown
 from spark_producer.config.unsupported import UNSUPPORTED
@@ -390,7 +390,7 @@ def test_the_markdown_has_a_row_for_every_option_and_no_broken_cell() -> None:
 
 def test_names_of_fields_and_options_correspond() -> None:
     assert kafka_name("max_in_flight_requests_per_connection") == "max.in.flight.requests.per.connection"
-    assert sink_name("include_headers") == "includeHeaders"
+    assert camel_case("include_headers") == "includeHeaders"
 
 
 def test_a_configuration_travels_to_the_executors_and_compares_by_value() -> None:

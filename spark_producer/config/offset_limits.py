@@ -1,0 +1,112 @@
+"""Where a read starts and ends, as Spark's KafkaOffsetRangeLimit says it: offsets, or times that brokers find the offsets of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.config.partition_json import numbers_of
+from spark_producer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spark_producer.config.source_options import SourceOptions
+
+LATEST: Final = -1
+"""The offset after the last record, in `SpecificOffsets`."""
+EARLIEST: Final = -2
+"""The offset of the first record, in `SpecificOffsets`."""
+
+_OFFSETS = '{"orders":{"0":23,"1":-1}}'
+_TIMES = '{"orders":{"0":1700000000000}}'
+
+
+@dataclass(frozen=True)
+class EarliestOffsets:
+    """The first offset of each partition."""
+
+
+@dataclass(frozen=True)
+class LatestOffsets:
+    """The offset after the last record of each partition."""
+
+
+@dataclass(frozen=True)
+class SpecificOffsets:
+    """The offset of each partition; `EARLIEST` and `LATEST` stand for those of the partition."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class GlobalTimestamp:
+    """The first record of each partition at or after a time, in milliseconds since 1970."""
+
+    ms: int
+
+
+@dataclass(frozen=True)
+class PartitionTimestamps:
+    """The first record of each partition at or after its time, in milliseconds since 1970."""
+
+    ms: Mapping[TopicPartition, int]
+
+
+OffsetRangeLimit = EarliestOffsets | LatestOffsets | SpecificOffsets | GlobalTimestamp | PartitionTimestamps
+
+
+def starting_limit(source: SourceOptions, *, streaming: bool) -> OffsetRangeLimit:
+    """Return where a read starts, with Spark's precedence: a time for all partitions, a time for each, offsets, the default.
+
+    Raises:
+        ConfigError: the value is bad, or a batch would start at its end.
+    """
+    if source.starting_timestamp is not None:
+        return GlobalTimestamp(source.starting_timestamp)
+    if (by_timestamp := source.starting_offsets_by_timestamp) is not None:
+        return PartitionTimestamps(numbers_of("startingOffsetsByTimestamp", by_timestamp, 0, _TIMES))
+    if source.starting_offsets is None:
+        return LatestOffsets() if streaming else EarliestOffsets()
+    found = _offsets("startingOffsets", source.starting_offsets)
+    if not streaming:
+        _refuse(
+            found, LatestOffsets(), LATEST, "startingOffsets", "a batch that starts at the latest offset has no records"
+        )
+    return found
+
+
+def ending_limit(source: SourceOptions) -> OffsetRangeLimit:
+    """Return where a batch ends, with Spark's precedence, as for its start.
+
+    Raises:
+        ConfigError: the value is bad, or the batch would end at its start.
+    """
+    if source.ending_timestamp is not None:
+        return GlobalTimestamp(source.ending_timestamp)
+    if (by_timestamp := source.ending_offsets_by_timestamp) is not None:
+        return PartitionTimestamps(numbers_of("endingOffsetsByTimestamp", by_timestamp, 0, _TIMES))
+    if source.ending_offsets is None:
+        return LatestOffsets()
+    found = _offsets("endingOffsets", source.ending_offsets)
+    _refuse(
+        found, EarliestOffsets(), EARLIEST, "endingOffsets", "a batch that ends at the earliest offset has no records"
+    )
+    return found
+
+
+def _offsets(option: str, text: str) -> OffsetRangeLimit:
+    if text.lower() == "earliest":
+        return EarliestOffsets()
+    if text.lower() == "latest":
+        return LatestOffsets()
+    return SpecificOffsets(numbers_of(option, text, EARLIEST, f"earliest, latest or {_OFFSETS}"))
+
+
+def _refuse(found: OffsetRangeLimit, all_of_them: OffsetRangeLimit, offset: int, option: str, why: str) -> None:
+    if found == all_of_them:
+        raise ConfigError(f"{option} is wrong: {why}. Leave it out, or give offsets")
+    if isinstance(found, SpecificOffsets):
+        for tp, number in found.offsets.items():
+            if number == offset:
+                raise ConfigError(f"{option} has {offset} for {tp}: {why}. Give an offset")
