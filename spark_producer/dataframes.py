@@ -50,12 +50,12 @@ def as_records(
     keep_nulls: bool = False,
     tombstone: Expression | None = None,
 ) -> DataFrame:
-    """Return `df` with the columns that the sink writes: `value`, and those of the others that are given.
+    """Return `df` with the columns that the sink writes: `value`, and a column for each other argument that is given.
 
     Each part is a column's name, SQL, or a `Column`; a column's name has precedence over SQL, and case does not matter.
     JSON is that of Spark's `to_json`, but with microseconds in its timestamps; `pyproducer write` writes the same bytes.
 
-    * `key`: one is cast to string, unless it is binary; several, or a struct, array or map, become JSON.
+    * `key`: one column is cast to string, unless it is binary; several columns, or a struct, array or map, become JSON.
     * `value`: `"*"` is all columns. Several columns, a struct, array or map become JSON; one other column is cast to string,
       unless it is binary. With `value_format="struct"` several columns stay a struct, for another function to encode.
     * `headers`: name → expression, each rendered like a key of one column; or a column that has all headers already.
@@ -161,7 +161,7 @@ def _value(
     value: Expression | Sequence[Expression],
     without: bool,
 ) -> tuple[Column, bool]:
-    """Return the value, and whether it is one column of `df` of any type."""
+    """Return the column of the value, and whether it is a single column, not a struct of several."""
     from pyspark.sql import functions
 
     if not (isinstance(value, str) and value == ALL):

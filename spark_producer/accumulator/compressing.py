@@ -41,7 +41,7 @@ _NO_LIMIT = (1 << 31) - 1
 class Compression:
     """Compresses all batches of a producer with one codec. A thread may call it for a batch that no other thread writes to.
 
-    `level` None is the default of the options. `ratios` estimates how well topics compress, and is updated here (None: nothing
+    `level` None is the codec's default level. `ratios` estimates how well topics compress, and is updated here (None: nothing
     is known). `new_compressor` is called once by each thread.
     """
 

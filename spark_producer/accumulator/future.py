@@ -84,7 +84,8 @@ class BatchResult:
     def fail(self, error: Exception) -> None:
         """Complete the result of a failed batch, in the order of `complete`.
 
-        Records that the broker named get its message. The error of the others says that those records are the cause.
+        Records that the broker named get its message. The error of the other records says
+        that those caused the failure.
         """
         self.error = error
         if isinstance(error, RecordsRefused):

@@ -186,7 +186,8 @@ def _within(run: RowRange, indices: Sequence[int]) -> tuple[int, int]:
 def errors_by_row(runs: Sequence[RowRange], texts: Mapping[int, str], owner: ThreadFailures | None) -> dict[int, str]:
     """Return the broker's error messages for the records of one thread, by row number.
 
-    The result is empty if the rows are of several tables, each of which numbers its own rows: then their futures report them.
+    The result is empty if the rows come from several tables, since each table numbers its own rows: the tables' futures report
+    these errors.
     """
     found: dict[int, str] = {}
     listeners = set()

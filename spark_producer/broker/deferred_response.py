@@ -23,7 +23,7 @@ class DeferredResponse(ABC):
     """
 
     carries_records: ClassVar[bool] = False
-    """Whether the response carries records, as that of a Fetch: it is not built while too many such responses are unsent, and it
+    """Whether the response carries records, like a Fetch response. It is not built while too many such responses are unsent, and
     is sent before it is ready if delayed requests take too much memory."""
 
     allows_next_produce: ClassVar[bool] = False

@@ -176,8 +176,8 @@ class BrokerSettings:
     """The settings of a broker.
 
     storage_engine: the engine that keeps the records, "segments" or "tiered". A data directory keeps the engine that it was
-        created with: None takes that one, and another one is an error. For a new directory, None means "segments", or "tiered" if
-        a setting requires it (`journal_dir`, `ledger_dirs`, the index engine "rocks", the size of a cache).
+        created with: None selects that engine, and any other name is an error. For a new directory, None means "segments", or
+        "tiered" if a setting requires it (`journal_dir`, `ledger_dirs`, the index engine "rocks", the size of a cache).
     journal_dir, ledger_dirs: directories outside of the data directory for the journal and the entry logs of the engine "tiered"
         (BookKeeper's `journalDirectories` and `ledgerDirectories`), best on disks of their own. They must be empty at first, and
         stay the same, in the same order, for the life of the data directory. By default both are in it.

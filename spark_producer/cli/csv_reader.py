@@ -97,7 +97,7 @@ class _Rows:
         self._rows = 0
 
     def batches(self, pieces: Iterator[tuple[bytes, bool]]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of whole rows; `pieces` are those of the file, with whether each is the last.
+        """Yield batches of whole rows. `pieces` are (bytes of the file, whether they are the last).
 
         Raises:
             pyarrow.ArrowInvalid: a row does not follow the dialect, or has more or fewer cells than there are names.

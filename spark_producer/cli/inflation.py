@@ -22,8 +22,8 @@ def check_unpacked(what: str, unpacked: int, packed: int) -> None:
     """
     if unpacked > max(MAX_UNPACKED, MAX_RATIO * packed):
         raise pa.ArrowInvalid(
-            f"{what} says that its {packed:,} bytes decompress to {unpacked:,}, more than {MAX_UNPACKED >> 20} MiB and than "
-            f"{MAX_RATIO} times as many: write the file again with smaller batches or row groups"
+            f"{what} has {packed:,} bytes that decompress to {unpacked:,}: more than {MAX_UNPACKED >> 20} MiB, and more than "
+            f"{MAX_RATIO} times their size. Write the file again with smaller batches or row groups"
         )
 
 

@@ -21,7 +21,7 @@ _BOOLEANS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _STRUCT = (1, 2), 3, (4, 5, 6), 7
 
 
 class Page(NamedTuple):
-    """The bytes of a page, decompressed and in the file."""
+    """The sizes of a page in bytes: decompressed, and as stored in the file."""
 
     unpacked: int
     packed: int

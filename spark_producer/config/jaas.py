@@ -67,7 +67,7 @@ class JaasEntry(NamedTuple):
 
 
 def parse_jaas(text: Secret, *, references: bool = True) -> JaasEntry:
-    """Return the parsed text. Without `references`, values that are references are refused: the text came from one itself.
+    """Return the parsed text. Without `references`, values that are references are refused, as in a text that a reference named.
 
     Raises:
         ConfigError: the text does not follow the grammar; the message has the position of the error.

@@ -70,7 +70,8 @@ def token_source(config: SecurityOptions, given: GivenCredentials) -> str:
 
 
 def _provider(config: SecurityOptions) -> str:
-    """Return the token provider of the options: its name, or Amazon's by the mechanism or by the name of a Java class."""
+    """Return the token provider of the options: the one that is named, or Amazon's if the mechanism or a
+    Java class asks for it."""
     provider = config.sasl_oauthbearer_token_provider
     by_class = _aws_class_option(config)
     asked = "kafka.sasl.mechanism" if config.sasl_mechanism == "AWS_MSK_IAM" else by_class

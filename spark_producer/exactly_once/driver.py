@@ -191,7 +191,7 @@ def _raise_if_failed(outcome: Outcome) -> Outcome:
     """Return the outcome.
 
     Raises:
-        ExactlyOnceError: it is a failure.
+        ExactlyOnceError: the outcome is a failure.
     """
     if isinstance(outcome, Failed):
         raise ExactlyOnceError(

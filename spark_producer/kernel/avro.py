@@ -97,7 +97,7 @@ def _block_heads(column: AvroColumn) -> Int64Array:
 
 
 def _write(encoded: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
-    """Write the values to their positions; those that are not `live` (None: all are) belong to a null, and are not written."""
+    """Write the `live` values (None: all) to their positions; other values belong to a null."""
     column = encoded.column
     if column.value_mark != NO_MARK:
         marks = np.full(column.length, column.value_mark, dtype=np.uint8)

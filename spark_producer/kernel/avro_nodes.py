@@ -133,6 +133,6 @@ NO_LONGS: Int64Array = np.zeros(0, dtype=np.int64)
 def empty_column(
     kind: NodeKind, length: int, path: str, valid: BoolArray | None = None, node: AvroNode | None = None
 ) -> AvroColumn:
-    """Return a column without values yet; its marks are those of `node`, if given."""
+    """Return a column without values yet, with the marks of `node`, if given."""
     marks = (NO_MARK, NO_MARK) if node is None else (node.null_mark, node.value_mark)
     return AvroColumn(kind, length, path, valid, *marks, NO_LONGS, NO_BYTES, NO_LONGS, 0, (), ())

@@ -51,7 +51,7 @@ class LoadedKernel(NamedTuple):
 
 
 def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
-    """Return the kernel `wanted`; without a wish the compiled one if it was built and can be loaded, else the portable one.
+    """Return the kernel `wanted`. If that is empty: the compiled one if it was built and can be loaded, else the portable one.
 
     Args:
         wanted: `portable`, `compiled` or nothing.
@@ -103,8 +103,8 @@ def find_compiled_install(search_path: Sequence[str], own: Path) -> Path | None:
 def warn(kernel: LoadedKernel) -> None:
     """Log the reason why the portable kernel is in use, its cost, and how to get the compiled one.
 
-    The figures are those of docs/benchmarks_kernel.md and docs/benchmarks.md: its scenes of rows that are all alike, and the
-    one with headers and many lengths.
+    The figures are from docs/benchmarks_kernel.md and docs/benchmarks.md (the parts with equal rows, and the part with headers
+    and rows of many lengths).
     """
     if kernel.problem:
         _log.warning(

@@ -24,7 +24,7 @@ def convert_file(
 
     `output` gets its name when it is complete. Until then it has another name in the same directory, and is removed if the
     conversion ends early, also by Ctrl-C. `log` must not get shorter meanwhile: it is mapped into memory, and reading past its
-    end kills the process (SIGBUS). Its size is checked between two sets, which makes that unlikely.
+    end kills the process (SIGBUS). Its size is checked before each set, which makes this unlikely.
 
     Raises:
         ConfigError: `log` is not a regular file, or got shorter; `output` exists; one of them cannot be read or written; or

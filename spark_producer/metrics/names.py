@@ -1,7 +1,7 @@
 """The one table of all metrics: name, group, unit, sensor and meaning of each. The tables of docs/metrics.md are made from it.
 
 Names and formulas follow Java's producer (Kafka's SenderMetricsRegistry). Where Java's formula does not give what the name
-promises, the metric keeps it, and a twin in the group `pyproducer-metrics` gives what the name promises (docs/metrics.md).
+promises, the metric keeps Java's formula, and a metric in the group `pyproducer-metrics` has the right one (docs/metrics.md).
 """
 
 from __future__ import annotations

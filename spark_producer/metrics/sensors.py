@@ -86,9 +86,9 @@ class Polls(WindowedCounters):
 class Tally(NamedTuple):
     """A sensor's state at one moment, as plain numbers.
 
-    `weight` values, or as many parts, add up to `amount`; the largest is `largest`, which is 0 if there are none. These three and
-    the two rates cover the window or interval. `total_weight` and `total` cover the time since the start, or the interval. Units
-    are those of the values; rates are per second.
+    `amount` is the sum of `weight` values (or parts of them), and `largest` the largest value, 0 if there are none. These three
+    and the two rates cover the window or interval. `total_weight` and `total` cover the time since the start, or the interval.
+    Units are those of the values; rates are per second.
     """
 
     weight: float = 0
@@ -101,7 +101,7 @@ class Tally(NamedTuple):
 
 
 class Sensor(NamedTuple):
-    """A sensor: its kinds of events, and the names of its numbers in them, which are multiplied by `scale`."""
+    """A sensor: its kinds of events, and the names of its values in them, each multiplied by `scale`."""
 
     kinds: tuple[str, ...]
     weight: str = "count"

@@ -61,7 +61,7 @@ class Snapshot(NamedTuple):
         return found
 
     def value(self, group: str, name: str, owner: str = "") -> float:
-        """Return one metric, that of one node or topic if the group is about those.
+        """Return one metric. `owner` is the node or topic, in a group of metrics of nodes or topics.
 
         Raises:
             KeyError: there is no such metric.

@@ -58,7 +58,7 @@ class Authenticator:
         return 0.0 if self.may_connect() else LOGIN_RECHECK_S
 
     def store_login_error(self, node: NodeConnection) -> bool:
-        """Store the reason why the login is not ready in `node.error`. Return whether it is a new one."""
+        """Store the reason why the login is not ready in `node.error`, and return whether it has changed."""
         error = self._logins.error() if self._logins is not None else None
         if error is None or error is node.error:
             return False
@@ -92,7 +92,8 @@ class Authenticator:
     # Events
 
     def opened(self, node: NodeConnection, connection: Connection[SentRequest], now: float) -> None:
-        """Record that a login, or a re-authentication, has succeeded. The state of the node is still that before it."""
+        """Record that a login, or a re-authentication, has succeeded. The node's state changes
+        afterwards."""
         self._fatal_errors.opened(node.id)
         if self._logins is not None and node.state is NodeState.REAUTHENTICATING:
             self._metrics.reauthenticated(now - node.reauthentication_started_at, now)

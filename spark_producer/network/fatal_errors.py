@@ -27,9 +27,9 @@ RULES: tuple[tuple[type[PyProducerError], GracePeriod], ...] = (
     (ConfigError, GracePeriod.NONE),  # a reference to a secret that cannot be resolved, which is local
     (SecurityError, GracePeriod.OTHERS),  # TLS: each broker has its own certificate
 )
-"""The grace period of each type of fatal error before the first success. After it any node may fail once, since certificates,
-passwords and brokers are replaced one by one: only its next attempt, after `reconnect.backoff.max.ms`, ends the client. With
-`OTHERS` that attempt does not end it while another node is connected."""
+"""The grace period of each type of fatal error before the first success. After the first success any node may fail once,
+since certificates, passwords and brokers are replaced one by one: only its second failure, after `reconnect.backoff.max.ms`,
+ends the client. With `OTHERS` the second failure does not end it either while another node is connected."""
 
 
 class FatalErrors:

@@ -196,7 +196,7 @@ class TcpTransport:
 
 @contextmanager
 def _mapping_errors(failure: str) -> Iterator[None]:
-    """Map an OSError of the body to `ConnectionFailed`, before there is a connection."""
+    """Map an OSError of the body, which resolves or connects, to `ConnectionFailed`."""
     try:
         yield
     except OSError as error:

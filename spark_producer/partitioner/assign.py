@@ -57,7 +57,8 @@ class Partitioner:
         return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord, explicit: int) -> int:
-        """Return the partition of a single record by the same rules; `asked` is its explicit one, or `NO_PARTITION`.
+        """Return the partition of a single record by the same rules. `explicit` is the partition that it names, or
+        `NO_PARTITION`.
 
         Raises: as `assign`.
         """

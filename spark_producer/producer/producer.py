@@ -84,7 +84,7 @@ class Producer:
     def send_batch(
         self, batch: pa.RecordBatch, *, topic: str | None = None, first_row: int = 0, with_headers: bool = True
     ) -> None:
-        """Queue all rows of an Arrow RecordBatch, and block while `buffer.memory` is exhausted. `read_columns` lists the columns.
+        """Queue all rows of an Arrow RecordBatch, and block while `buffer.memory` is exhausted. The columns: `record.columns`.
 
         No row is sent if one is invalid. Messages number the rows from `first_row`. A batch whose decoded dictionaries are large
         is sent in pieces: a custom partitioner gets one piece at a time, and its error fails only the rest.

@@ -44,7 +44,7 @@ NEVER_FLEXIBLE = 0x7FFF
 """The first flexible version of an API that has none."""
 
 AnyApi: TypeAlias = Api[Any, Any]
-"""An API of which it is known only at run time which one it is."""
+"""An API whose messages are known only at run time."""
 
 
 @functools.cache

@@ -92,7 +92,7 @@ class RecordCursor:
         return self.data[self.position - 1]
 
     def varint(self, what: str, max_bytes: int) -> int:
-        """Read a zigzag varint of at most `longest` bytes."""
+        """Read a zigzag varint of at most `max_bytes` bytes."""
         raw = 0
         for index in range(max_bytes):
             byte = self.byte(what)

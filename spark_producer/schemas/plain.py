@@ -259,4 +259,5 @@ _TAKEN: dict[str, tuple[tuple[_Test, ArrowLayout, int, bool], ...]] = {
     "string": ((is_text, ArrowLayout.TEXT, 0, True),),
     "bytes": ((is_binary, ArrowLayout.BYTES, 0, True), (is_text, ArrowLayout.BYTES, 3, True)),
 }
-"""What each of Avro's types takes: its own values, those that fit into it, and, in a union, those of which some do."""
+"""The types of columns that each of Avro's types accepts: its own, those whose values all fit, and (in a union) those of which
+some values fit."""

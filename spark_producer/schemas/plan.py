@@ -216,7 +216,7 @@ class _Planner:
         )
 
     def _item(self, schema: Schema, field: pa.Field[Any], path: str, at: _Position) -> Planned:
-        """Return the plan of an array's or map's items. If the column's items are all null, only an empty one fits."""
+        """Return the plan of an array's or map's items. If the column's items are all null, only an empty array or map fits."""
         below = _Position(for_log(path), at.space, at.depth + 1)
         try:
             one = self.plan(schema, field.type, below)

@@ -23,8 +23,9 @@ WORDS = """# The nemesis
 
 A streaming query writes exactly once to three nodes of Kafka for five minutes while two processes do random harm. One kills or
 pauses nodes, cuts, delays or loses responses, or moves leaders. The other kills the driver or a Python worker, stops the query,
-pauses the driver, or starts a second one meanwhile. Large and small batches take turns, so that paths A and B occur. *Exact*: a
-reader beside it and a later one saw each row once and in order, and no transaction is open.
+pauses the driver, or starts a second one meanwhile. Small and large batches take turns, so that rows are written by the driver
+and by tasks ([both paths](exactly_once_explained.md#two-paths)). *Exact*: a reader during the run and one after it saw each row
+once and in order, and no transaction is open.
 
 """
 

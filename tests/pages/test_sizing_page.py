@@ -80,7 +80,7 @@ def test_the_parts_of_a_workers_memory_are_those_that_defaults_are_made_of() -> 
         parts["encoded batches, waiting and in flight"] == f"{MIN_BUFFER_MEMORY // MIB} to {MAX_BUFFER_MEMORY // MIB}"
     )
     assert f"workers × ({BESIDE} MiB + 2 × the pool" in TEXT
-    assert f"libraries take {executor_memory.WORKER_ADDRESS_SPACE // MIB} MiB" in TEXT
+    assert f"{executor_memory.WORKER_ADDRESS_SPACE // MIB} MiB" in TEXT
 
 
 def test_the_warning_is_true() -> None:
@@ -105,4 +105,4 @@ def test_the_example_is_calculated_by_the_rules_of_the_page() -> None:
     executor = {"spark.executor.memory": "8g", "spark.executor.cores": "4", "spark.executor.memoryOverhead": setting}
     assert pool_of(executor) == round(pool)
     assert f"2 × 4 × (6 + 1) = **{2 * 4 * (6 + 1)}**" in EXAMPLE
-    assert f"20 executors with 4 cores and 6 brokers are {20 * 4 * (6 + 1)}" in TEXT
+    assert f"20 × 4 × 7 = {20 * 4 * (6 + 1)}" in TEXT

@@ -141,7 +141,7 @@ class RequestLoop:
         deferred: DeferredResponse,
         size: int,
     ) -> None:
-        """Delay the response until it is ready or its deadline has passed; send it at once if that is so already.
+        """Delay the response until it is ready or its deadline has passed; do not delay it if either is true now.
 
         The response to a Fetch is also sent at once if there is no memory for it to wait.
         """

@@ -22,7 +22,7 @@ class QueuedResponse:
     encode: returns the frame of the response, given the maximum bytes of its records (`DeferredResponse.response`).
     deadline: the time, in seconds of the server's clock, at which it is sent, ready or not.
     size: the bytes of memory that it takes.
-    deferred: what makes it ready, if that is not only the time.
+    deferred: the response that a change of state can make ready before `deadline`; None if only the time does.
     produce_bytes: the size of the request's frame if it is a Produce, else None. Produces wait together.
     closes: whether it is the last response of the connection.
     fails: whether there is no response: the connection is dropped with an error in its turn.

@@ -35,7 +35,7 @@ class TransactionIndex:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
-        """Producer id → first offset, in the order in which the transactions began, which is that of their offsets."""
+        """Producer id → first offset, in the order of these offsets, in which the transactions began."""
         self._ending: deque[tuple[int, int]] = deque()
         """The first offset and the marker offset of transactions whose marker may not be confirmed yet, in the order of
         markers."""

@@ -35,7 +35,7 @@ _POLL_S: Final = 0.1
 
 
 class _Limited(io.RawIOBase):
-    """The bytes of a request, up to a deadline and a number. A request beyond either gets no response."""
+    """The bytes of a request: at most `MAX_REQUEST_BYTES`, before a deadline. A longer or later request gets no response."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection

@@ -57,7 +57,7 @@ class DelayedGroupResponse(DeferredResponse, Generic[GroupResult]):
         return self._future.result is not None
 
     def response(self, _max_bytes: int) -> Any:
-        """Return the response for the result, or for `otherwise` without one."""
+        """Return the response for the result, or for `otherwise` if there is no result."""
         return self._respond(self._future.result or self._otherwise)
 
 

@@ -72,9 +72,9 @@ class UnauthenticatedConnections(Generic[Peer]):
     def connection_to_displace(self, address: str, now: float) -> Peer | None:
         """Return the connection to close in favour of one from `address`, while `is_full`; None if the new one must be closed.
 
-        It is the oldest one of the host with the most of them, so that no host can occupy all connections: their shares become
-        equal. A host that already has the largest share displaces only a connection older than `MIN_DISPLACED_AGE_S`: silent
-        programs cannot lock out others of their machine, all of which have the loopback address.
+        It is the oldest connection of the host that has the most, so that no host can occupy all of them: the hosts' shares
+        become equal. A host that already has the largest share displaces only a connection older than `MIN_DISPLACED_AGE_S`:
+        silent programs cannot lock out others of their machine, all of which have the loopback address.
         """
         of_largest = max(self._of_host.values(), key=len)
         oldest = next(iter(of_largest))

@@ -370,7 +370,8 @@ class TransactionAdmin:
 
 
 def worst_error(response: Any) -> int:
-    """Return the error code of a response about one transaction; with several partitions, the one that is the cause."""
+    """Return the error code of a response about one transaction. If partitions have different codes, it is the cause of the
+    others."""
     if isinstance(response, AddPartitionsToTxnResponse):
         rows = (row for topic in response.results_by_topic_v3_and_below for row in topic.results_by_partition)
         codes = {row.partition_error_code for row in rows} - {Code.NONE}

@@ -111,7 +111,8 @@ class ControlWrite:
         return MarkersLost(lost) if lost else written
 
     def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Indeterminate | None, int]:
-        """Begin the transaction, if its version needs that; return a failure, and the next sequence in the control partition.
+        """Begin the transaction, if its version needs that; return the failure or None, and the control partition's next
+        sequence.
 
         With `EXPLICIT` all transactions of one BEGIN have the same epoch, so the sequence continues in the control
         partition: a batch with a sequence that was used before would be acknowledged, and not written. With `IMPLICIT` each

@@ -38,11 +38,11 @@ def warn_once(brokers: TransactionAdmin, topics: Collection[str]) -> None:
     weaknesses = _weaknesses(metadata, in_sync)
     if weaknesses and _has_one_broker(metadata):
         logger.info(
-            "the cluster has one broker, so the loss of its disk loses what was acknowledged, also by exactly-once writes"
+            "the cluster has one broker, so the loss of its disk loses acknowledged rows, also those of exactly-once writes"
         )
     elif weaknesses:
         logger.warning(
-            "the loss of one broker's disk can lose what was acknowledged, also by exactly-once writes: %s. Use three replicas "
+            "the loss of one broker's disk can lose acknowledged rows, also those of exactly-once writes: %s. Use three replicas "
             "and min.insync.replicas=2",
             ", ".join(weaknesses),
         )

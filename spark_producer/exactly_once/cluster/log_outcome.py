@@ -46,10 +46,10 @@ def read_outcomes(
 ) -> LogOutcomes:
     """Return the outcome of each transaction, once all partitions have its marker or have lost it.
 
-    The coordinators have committed those in `ended`. Their partitions are not read if the producer's last marker is that of the
-    transaction, by its epoch, which saves thousands of batches. A topic that was created again has the marker and not the rows;
-    that is checked unless the rows were there just before (`rows_seen`, R7). In partitions in which a dead task's hanging
-    transaction blocks readers, the marker counts as lost too, unless `dead_tasks` is false.
+    The coordinators have committed those in `ended`. Their partitions are not read if the epoch of the producer's last marker
+    shows that it ended the transaction, which saves thousands of batches. A topic that was created again has the marker and not
+    the rows; that is checked unless the rows were there just before (`rows_seen`, R7). In partitions in which a dead task's
+    hanging transaction blocks readers, the marker counts as lost too, unless `dead_tasks` is false.
 
     Raises:
         KafkaTimeout: markers were still being written at the deadline; the message names the partitions.

@@ -161,8 +161,8 @@ def still_open(
 class Uncommittable(NamedTuple):
     """Open transactions that must not be committed, by the state of their partitions (R7).
 
-    `older_hanging`: an older one of the same producer hangs there, and would be decided too. `gone`: it is not open there from
-    its first row on, so its rows are no longer there, as in a topic that was created again.
+    `older_hanging`: an older transaction of the same producer hangs there, and would be committed too. `gone`: the transaction is
+    not open there from its first row on, so its rows are no longer there, as in a topic that was created again.
     """
 
     older_hanging: list[TransactionSpan]

@@ -56,8 +56,9 @@ def admit(
 def _in_foreach_batch(last: ControlRecord, sink: str, number: int, origin: ForeachBatchOrigin) -> Admission:
     """Return the admission of a write in `foreachBatch`, whose function may write several rising numbers in a micro-batch.
 
-    Spark counts micro-batches up in a run, and begins the next run with the last one again unless the checkpoint has it as done.
-    The function then writes all of its numbers once more: the last that is done, and lower ones, which were done before it.
+    Spark numbers micro-batches upwards, and a new run repeats the last micro-batch unless the checkpoint has it as done. The
+    function then writes all numbers of that micro-batch again: the last number that is done, and lower ones, which were done
+    before.
     """
     done, now = last.done_micro_batch, origin.micro_batch
     if done is not None and now is not None and now < done:

@@ -331,8 +331,8 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
 def record_run(handle: WriteHandle, batch: int, origin: ForeachBatchOrigin, outcome: AlreadyDone | Failed) -> Next:
     """Return the next state for a batch that is done already: in `foreachBatch` the control record gets this run.
 
-    A lower number of a micro-batch that Spark repeats is not recorded. Otherwise the next number, which is the last one that is
-    done, would look like a second write of this run.
+    If Spark repeats a micro-batch with several numbers, only the last number that is done is recorded: after a lower one, the
+    last would look like a second write of this run.
     """
     last = handle.last
     if isinstance(outcome, Failed) or last is None or not origin.run or batch != last.last_done:

@@ -234,7 +234,7 @@ def _known_producers(
 def _open(
     candidates: Collection[_Candidate], known: Mapping[TopicPartition, Producers]
 ) -> dict[_Candidate, ActiveProducer]:
-    """Return those whose producer has an open transaction that begins with them or before, as leaders report it."""
+    """Return the candidates whose producer has, as leaders report, an open transaction that begins with them or before."""
     rows = {each: (known.get(each.topic_partition) or {}).get(each.producer_id) for each in candidates}
     return {each: row for each, row in rows.items() if row is not None and each.is_open(row)}
 

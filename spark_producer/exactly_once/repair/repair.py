@@ -81,10 +81,10 @@ def accept_partial(cluster: CommandExecutor) -> ControlRecord:
 
 
 def rebind(cluster: CommandExecutor) -> ControlRecord:
-    """Resolve the sink, unbind it from its query, and remove its last number: the query that commits next gets it.
+    """Resolve the sink, unbind it from its query, and remove its last batch number: the query that commits next owns the sink.
 
     Raises:
-        ExactlyOnceError: it has written nothing, or another driver took it over; and as `resolve`.
+        ExactlyOnceError: the sink has written nothing, or another driver took it over; and as `resolve`.
     """
     outcome = _begin(cluster)
     if outcome is None or outcome.last is None:
@@ -140,11 +140,12 @@ def write_markers(
 ) -> None:
     """Write the lost markers of transactions, with the outcomes that their coordinators had decided.
 
-    `more` are the partitions that were checked besides those that the sink's last control records name. `assumed` is the outcome
+    `more` are the partitions that were checked in addition to those in the sink's last control records. `assumed` is the outcome
     (True: committed) that a person assumes for transactions whose outcome is unknown.
 
     Raises:
-        ExactlyOnceError: the outcome of one is unknown (the other markers are written), or other markers are lost by now.
+        ExactlyOnceError: the outcome of a transaction is unknown (the markers of the others are written), or other markers are
+            lost by now.
         BrokerError: the right to ALTER the cluster is missing, or a leader refuses.
     """
     known = with_known_outcome(lost, assumed)

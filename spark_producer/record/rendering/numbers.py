@@ -11,7 +11,8 @@ _PARTS = r"^(?P<sign>-?)(?P<whole>\d+)\.?(?P<part>\d*)(?:e\+?(?P<power>-?\d+))?$
 """The parts of a number in Arrow's text."""
 
 _FEW_BITS = {pa.float32(): 1e-43, pa.float64(): 1e-321}
-"""The bound below which a number has so few bits that two digits may be nearer to it than one. Java writes at least two."""
+"""The bound below which a number has so few bits that one digit may identify it, although two digits are nearer to it: Java
+writes at least two."""
 
 
 def digits(column: Column) -> Column:

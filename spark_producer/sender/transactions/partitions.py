@@ -101,5 +101,6 @@ class TransactionPartitions:
             self._spans[batch.topic_partition] = min(first, base_offset), max(end, last), records + batch.records_count
 
     def spans(self) -> tuple[Span, ...]:
-        """Return the acknowledged offsets by partition. The first one is `UNKNOWN_OFFSET` if that of any batch is."""
+        """Return the acknowledged offsets by partition. The first offset is `UNKNOWN_OFFSET` if the offset of any batch is
+        unknown."""
         return tuple(Span(*tp, *span) for tp, span in sorted(self._spans.items()))

@@ -63,7 +63,7 @@ _BY_SEVERITY = (
 
 
 class InFlightRequest(NamedTuple):
-    """The request in flight. `key` is that of its coordinator; `about` has its partitions or offsets."""
+    """The request in flight. `key` selects its coordinator; `about` has its partitions or offsets."""
 
     kind: TxnRequest
     api: AnyApi

@@ -96,15 +96,15 @@ def zeros() -> list[str]:
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "zeros.arrow": (
         lambda path: arrow(path, {"a": zeros()}, compression="zstd"),
-        "more than 512 MiB and than 10 times as many",
+        "more than 512 MiB, and more than 10 times their size",
     ),
     "zeros.arrows": (
         lambda path: arrow(path, {"a": zeros()}, ipc.new_stream, compression="lz4"),
-        "more than 512 MiB and than 10 times",
+        "more than 512 MiB, and more than 10 times",
     ),
     "page.parquet": (
         lambda path: parquet.write_table(pa.table({"a": zeros()}), path, compression="zstd", use_dictionary=False),
-        "row group 0 says that its ",
+        "row group 0 has ",
     ),
     "wide.csv": (
         lambda path: path.write_text("a," * 200_000 + "\n"),

@@ -20,7 +20,7 @@ def member_error(group: ClassicGroup, member_id: str, instance: str | None) -> C
 
 
 def generation_error(group: ClassicGroup, member_id: str, instance: str | None, generation: int) -> Code:
-    """Return the error for a client that is not a member of this generation; NONE for one that is."""
+    """Return the error for a client that is not a member of this generation; NONE for a member."""
     code = member_error(group, member_id, instance)
     if code == Code.NONE and generation != group.generation:
         return Code.ILLEGAL_GENERATION

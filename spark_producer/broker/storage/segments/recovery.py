@@ -135,7 +135,7 @@ def _check_written(directory: Path, base: int, last: Segment | None) -> None:
     if is_missing or (last is not None and last.base_offset == base and not last.size):
         what = "is missing" if is_missing else "is empty"
         raise DamagedLog(
-            f"partition {directory.name} is not opened: {Segment(directory, base).path} {what}, and records were written to it. "
+            f"partition {directory.name} is not opened: {Segment(directory, base).path} {what}, but records were written to it. "
             "Restore it from a backup. Or start once with skip_damage (pyproducer broker --skip-damage), and the partition is "
             "opened without these records",
             offset=base + 1,

@@ -18,8 +18,8 @@ logger = escaping_logger(__name__)
 class BatchLimit:
     """The limit: a batch must fit in a half of the write cache, of `half_size` bytes. Only the broker's thread uses it.
 
-    A topic cannot be given a larger `max.message.bytes`. A topic that has it, from a run with more memory, is logged once, and so
-    is its first refused batch.
+    A topic cannot be given a larger `max.message.bytes`. A topic that has one, from a run of the broker with more memory, is
+    logged once, and so is its first refused batch.
     """
 
     def __init__(self, half_size: int) -> None:

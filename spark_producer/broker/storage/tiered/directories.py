@@ -1,8 +1,8 @@
 """The directories of the journal and of the ledgers: inside the directory of the engine, or external ones from the settings.
 
-An external directory belongs to one data directory. A file in it has the id of that one, and its role (BookKeeper's cookies). So
-the broker does not start with a directory of another broker, with a different order of directories, or while a disk is not
-mounted: records in the right directories would be missing.
+An external directory belongs to one data directory. A file in it has the id of the data directory, and the role of the external
+one (BookKeeper's cookies). So the broker does not start with a directory of another broker, with a different order of
+directories, or while a disk is not mounted: records in the right directories would be missing.
 """
 
 from __future__ import annotations

@@ -62,11 +62,11 @@ class _RejectedEntry(NamedTuple):
 
 
 class ReadAhead:
-    """Takes the requested entry, which is that of the log `log_id` at `base_offset`, and the entries after it by the rule above
-    (an `interfaces.EntryConsumer`).
+    """Takes the requested entry, at `base_offset` of the log `log_id`, and the entries after it by the rule above (an
+    `interfaces.EntryConsumer`).
 
-    entries, bytes: number and size of the entries taken after the requested one; `entries` is -1 until that one was taken.
-    stop: why no more entries are taken, None until then.
+    entries, bytes: number and size of the entries taken after the requested one; `entries` is -1 before the requested entry.
+    stop: the reason for which no more entries are taken; None while they are taken.
     """
 
     def __init__(self, limits: ReadAheadLimits, log_id: int, base_offset: int) -> None:

@@ -82,7 +82,8 @@ def _overhead(read: Read, heap: int) -> int:
 
 
 def _cores(read: Read, master: str) -> int:
-    """Return the cores of an executor; outside of YARN and Kubernetes these are all of its machine's unless they are set."""
+    """Return the cores of an executor: the setting, or its default, which is all cores of the machine except on YARN and
+    Kubernetes."""
     given = read("resource.executor.cores") or read("spark.executor.cores")
     if given is None:
         return 1 if master.startswith(("yarn", "k8s")) else os.cpu_count() or 1

@@ -22,9 +22,10 @@ _WORKER = "pyspark.worker"
 class JvmConnection:
     """The connection from which the calling task reads its rows.
 
-    Its socket is that of Spark's `main(infile, outfile)`, from the frame of that call, which is among the callers while a task
-    of Spark 4.1 to 4.3 runs. Nothing is changed without such a caller, or if it does not read from a socket, or if Spark runs
-    without its daemon, since its one file for both directions has no descriptor. A write never fails because of this class.
+    Its socket is an argument of Spark's `main(infile, outfile)`, found in the frame of that call, which is among the callers
+    while a task of Spark 4.1 to 4.3 runs. This class changes nothing if there is no such caller, if `infile` is no socket, or if
+    Spark runs without its daemon: then one file without a descriptor serves both directions. A write never fails because of this
+    class.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,8 @@ class SinkKey(NamedTuple):
 
 
 class TransactionalId:
-    """One transactional id of a sink. `fencing` is that of the task that left its transaction open; None if there is none."""
+    """One transactional id of a sink. `fencing` is the fencing of the task that left its transaction open, or
+    None."""
 
     def __init__(self, sink: SinkKey, name: str) -> None:
         self.sink = sink
@@ -36,8 +37,8 @@ class TransactionalId:
         """Return whether a task with this fencing may use the id.
 
         If a transaction was left open, its batch must be decided. That is certain once the control id has a newer epoch: the
-        BEGIN that takes it first ends all decided transactions. With another producer id of the control id it is unknown which
-        is newer.
+        BEGIN that takes it first ends all decided transactions. If the control id has another producer id, it is
+        unknown which epoch is newer.
         """
         left = self.fencing
         return left is None or (left.producer_id == fencing.producer_id and left.epoch < fencing.epoch)

@@ -349,7 +349,7 @@ class Journal:
             self._call_begun(self._file.file_id)
 
     def _write(self, group: RecordGroup, *, by_caller: bool) -> None:
-        """Write a group. `by_caller`: in the thread that appends it, else in the journal thread."""
+        """Write a group. `by_caller`: whether this is the thread that appends it; otherwise it is the journal thread."""
         if self._failure is not None:
             return
         done = self._file.write(group.records)
