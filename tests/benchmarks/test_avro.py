@@ -26,7 +26,7 @@ def test_the_encoder_is_measured_on_the_rows_of_the_benchmark() -> None:
 
 
 @pytest.mark.covers("COM14")
-def test_what_spark_takes_is_told_apart_from_what_the_encoder_takes() -> None:
+def test_the_time_of_spark_is_distinguished_from_that_of_the_encoder() -> None:
     cpu = {"read-binary": 0.2, "read-structs": 0.5, "binary": 1.0, "avro": 1.4, "to_avro": 1.5, "udf": 20.0}
     assert set(cpu) == set(WRITES) == set(LABELS)
     rounds = {name: [taken, 9 * taken, taken] for name, taken in cpu.items()}

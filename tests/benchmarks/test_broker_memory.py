@@ -76,7 +76,7 @@ def test_e3_readers_in_between_read_the_write_cache() -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_e6_readers_far_behind_take_nothing_from_those_at_the_end(partitions: int) -> None:
+def test_e6_readers_far_from_the_end_take_nothing_from_those_at_the_end(partitions: int) -> None:
     found = experiments.both_readers(sizes(partitions))
     assert faults(found) == []
     assert found.tail_hit == found.tail_reader == found.written > 1500
@@ -117,7 +117,7 @@ def test_the_page_has_a_row_for_each_experiment_and_a_picture(tmp_path: Path) ->
     assert "read cache" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 
 
-def test_the_command_tells_what_contradicts_the_article(
+def test_the_command_reports_what_contradicts_the_article(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     near = Outcome("E1", 8, 15.0, 100, 100, 100, 100, 100, 100, 0, 0, 0, 0, 0, 0)

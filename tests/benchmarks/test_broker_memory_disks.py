@@ -62,7 +62,7 @@ def test_e4_names_too_small_a_gain() -> None:
     assert group_commit.faults([found[0]._replace(alone=result._replace(per_force=2))]) != []
 
 
-def test_e5_a_journal_on_its_own_device_waits_for_nobody() -> None:
+def test_e5_a_journal_on_its_own_device_does_not_wait() -> None:
     one, two = found = two_devices.one_and_two(SMALL_SIZES, SLOWLY)
     assert two_devices.faults(found) == []
     assert (one.journal_waits > 0, two.journal_waits) == (True, 0)

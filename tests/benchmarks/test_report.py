@@ -94,7 +94,7 @@ def test_only_scenes_that_name_them_have_contenders_over_tls() -> None:
         assert protocols == ({"PLAINTEXT", "SSL", "SASL_SSL"} if scene.secured else {"PLAINTEXT"}), scene.name
 
 
-def test_librdkafka_is_told_of_the_same_certificates() -> None:
+def test_librdkafka_gets_the_same_certificates() -> None:
     java = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem"}
     assert librdkafka(java) == {"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}
 
@@ -119,7 +119,7 @@ def test_a_bar_that_is_cut_has_a_mark_and_its_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("python", "colour"), [(7.0, "#2ca02c"), (0.04, "#ff7f0e")], ids=["green, as Python's part", "orange, as the JVM's"]
 )
-def test_behind_the_mark_a_bar_has_the_colour_of_its_end(tmp_path: Path, python: float, colour: str) -> None:
+def test_after_the_mark_a_bar_has_the_colour_of_its_end(tmp_path: Path, python: float, colour: str) -> None:
     """Else one whose JVM's part is longer than the picture seems to be nothing but JVM."""
     seconds = {"pyproducer": 0.4, "spark": 0.7, "confluent-batches": 1.0}
     found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
@@ -205,7 +205,7 @@ os.kill(busy, 9)
 """
 
 
-def test_cpu_of_parent_and_children_are_told_apart() -> None:
+def test_cpu_of_parent_and_children_are_distinguished() -> None:
     with subprocess.Popen([sys.executable, "-c", BUSY_PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
         assert driver.stdin is not None
         assert driver.stdout is not None

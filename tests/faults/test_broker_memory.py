@@ -116,7 +116,7 @@ def outrun(peers: list[socket.socket], frame: bytes, resident: Callable[[], int]
 
 
 @pytest.mark.campaign
-def test_memory_stays_flat_below_readers_near_the_end_and_far_behind(tmp_path: Path) -> None:
+def test_memory_stays_flat_below_readers_near_the_end_and_far_from_the_end(tmp_path: Path) -> None:
     with measured(tmp_path, "sound") as broker:
         address = f"127.0.0.1:{broker.port}"
         ending = threading.Event()

@@ -95,7 +95,7 @@ def live(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
 @pytest.mark.parametrize("lives", sample_and_campaign([3, 200]))
-def test_foreign_clients_find_everything_behind_every_death(tmp_path: Path, lives: int, engine: str) -> None:
+def test_foreign_clients_find_everything_after_every_death(tmp_path: Path, lives: int, engine: str) -> None:
     port = free_ports(1)[0]
     with LocalBroker(tmp_path / "data", port=port, settings=BrokerSettings(storage_engine=engine)) as first:
         first.create_topic(MAX_REPORTS, 2)

@@ -92,7 +92,7 @@ def test_members_share_out_a_little_at_a_time(local_4: LocalBroker) -> None:
         assert all(kept <= set(member.partitions()) for kept, member in zip(before, group.members, strict=True))
 
 
-def test_a_member_that_is_not_heard_of_is_replaced(local_4: LocalBroker) -> None:
+def test_a_member_without_heartbeats_is_replaced(local_4: LocalBroker) -> None:
     """It joins, and then says nothing for its session."""
     member = ConfluentMember(local_4.bootstrap_servers, **{"partition.assignment.strategy": "range"})
     with Polled(member) as group, RawClient(local_4.port) as silent:

@@ -78,7 +78,7 @@ def test_kafka_configs(local: LocalBroker, tmp_path: Path, version: str) -> None
         run(local, tmp_path, version, CONFIGS, "--alter", *topic, "--add-config", "nonsense=1")
 
 
-def test_partitions_are_added_records_deleted_and_directories_told(
+def test_partitions_are_added_records_deleted_and_directories_listed(
     local: LocalBroker, tmp_path: Path, version: str
 ) -> None:
     alter = ("--alter", "--topic", "people", "--partitions")

@@ -70,7 +70,7 @@ def test_javas_producer_and_consumer_agree_with_others_about_transactions(
 
 
 @pytest.mark.parametrize(("version", "level"), [(KAFKA_39, 0), (KAFKA_4, 2)])
-def test_the_tool_tells_of_open_transactions(tmp_path: Path, version: str, level: int) -> None:
+def test_the_tool_lists_open_transactions(tmp_path: Path, version: str, level: int) -> None:
     """`kafka-transactions.sh list`, `describe` and `describe-producers`."""
     with LocalBroker(settings=BrokerSettings(transaction_version=level)) as local:
         local.create_topic("t", 2)

@@ -112,7 +112,7 @@ def test_interleaved_transactions_of_all_makes_are_read_as_they_ended(
 
 
 @pytest.mark.parametrize("make", ["ours", "confluent"])
-def test_a_transaction_hides_what_is_behind_it_until_it_ends(
+def test_a_transaction_hides_what_is_after_it_until_it_ends(
     any_broker: Broker, writers: dict[Make, Writer], topic: str, make: Make
 ) -> None:
     any_broker.create_topic(topic, 1)

@@ -91,7 +91,7 @@ def test_a_batch_that_is_too_large_for_the_topic_is_cut_and_written_once(kafka_4
 
 
 @pytest.mark.kafka
-def test_a_topic_without_room_for_one_record_says_so(kafka_4: KafkaCluster, topic: str) -> None:
+def test_a_topic_without_space_for_one_record_says_so(kafka_4: KafkaCluster, topic: str) -> None:
     kafka_4.create_topic(topic, 1, config={"max.message.bytes": "100"})
     with producer_for(kafka_4, "zstd") as producer:
         producer.send(topic, bytes(range(256)))

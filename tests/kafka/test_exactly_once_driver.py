@@ -117,7 +117,7 @@ def test_the_older_of_two_drivers_commits_nothing(
     assert sorted(committed(proxied, rows)) == ["0-0", "0-1"]
 
 
-def test_what_dead_tasks_left_open_is_aborted_by_the_next_begin_and_nobody_elses(
+def test_the_next_begin_aborts_what_dead_tasks_left_open_and_nothing_else(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     other = Tasks(proxied.bootstrap_servers, f"{sink.name}.eu")
@@ -150,7 +150,7 @@ def rounds_of(sink: SinkSettings) -> int:
     return sum(cluster.client.rounds for known, cluster in driver._open if known == sink)
 
 
-def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
+def test_the_requests_of_a_write_are_as_many_as_the_page_says(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     counted: dict[str, tuple[int, int, int]] = {}
@@ -223,7 +223,7 @@ def test_an_answer_that_is_lost_after_the_commit_point_is_found_in_the_log(
     assert committed(proxied, rows) == ["a"]
 
 
-def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_run_again(
+def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_advised_to_run_again(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str
 ) -> None:
     handle = driver.begin(sink)
@@ -343,7 +343,7 @@ def test_the_vote_refuses_a_transaction_that_another_has_taken_over(
     assert committed(proxied, rows) == []
 
 
-def test_rows_of_a_topic_that_was_made_anew_meanwhile_are_not_committed_as_if_they_were_there(
+def test_rows_of_a_topic_that_was_created_again_meanwhile_are_not_committed_as_if_they_were_there(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     handle = driver.begin(sink)

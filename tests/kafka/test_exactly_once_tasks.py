@@ -184,7 +184,7 @@ def test_a_worker_uses_its_ids_again_once_their_batch_is_decided(write: Write) -
     assert write.committed() == numbers(*((partition, batch) for partition in range(6) for batch in range(3)))
 
 
-def test_spooled_rows_come_behind_those_that_were_held_back(write: Write) -> None:
+def test_spooled_rows_come_after_those_that_were_held_back(write: Write) -> None:
     handle = driver.begin(write.sink)
     worker = write.workers[0]
     # More than is gathered into one piece, so that there is something left to spool.

@@ -158,7 +158,7 @@ def test_a_transaction_that_lacks_a_row_cannot_be_committed(
 
 
 @pytest.mark.covers("SN42")
-def test_an_abort_without_an_error_tells_the_futures_of_rows_that_were_not_sent(
+def test_an_abort_without_an_error_fails_the_futures_of_rows_that_were_not_sent(
     kafka: KafkaCluster, name: str, topic: str
 ) -> None:
     kafka.create_topic(topic, 1)

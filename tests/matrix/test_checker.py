@@ -41,7 +41,7 @@ def test_there_is_no_order_between_files_of_one_micro_batch() -> None:
     assert violations(expected(AMOUNT), rows, together={0: 3, 1: 4}) != []
 
 
-def test_a_checkpoint_tells_which_files_were_read_together(tmp_path: Path) -> None:
+def test_a_checkpoint_says_which_files_were_read_together(tmp_path: Path) -> None:
     """The second micro-batch has taken up a file that another driver had noted, and its own."""
     for folder, contents in {
         "offsets": {"0": 'v1\n{}\n{"logOffset":0}', "1": 'v1\n{}\n{"logOffset":2}', ".1.crc": ""},
@@ -130,7 +130,7 @@ def test_a_key_moves_only_where_the_topic_gets_more_partitions() -> None:
     assert all(case.loose for case in grown)
 
 
-def test_a_row_that_only_one_reader_has_seen_is_told() -> None:
+def test_a_row_that_only_one_reader_has_seen_is_reported() -> None:
     earlier, later = sound(), sound()
     del earlier[0][2], later[1][5]
     assert differences(earlier, later) == [
@@ -183,7 +183,7 @@ def test_the_page_gets_both_tables_into_its_place(tmp_path: Path) -> None:
     assert "died" not in matrix.read_text(), "what is for people is kept of bad results alone"
 
 
-def test_the_places_are_those_behind_the_steps() -> None:
+def test_the_failpoints_are_those_after_the_steps() -> None:
     """A step that is renamed, or new, must not fall out of the matrix in silence."""
     steps = {
         found.failpoint if module is not roll_forward else f"redrive.{found.failpoint}"

@@ -153,7 +153,7 @@ def test_a_deed_that_finds_nothing_to_do_it_to_does_not_pass_for_done(
             strike.do("send ends")
 
 
-def test_the_readers_are_asked_when_those_left_behind_have_ended(
+def test_the_readers_are_asked_when_those_left_over_have_ended(
     played: Callable[[str], Play], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     case = played(f"Error: {LOUD['PARTIAL']}")

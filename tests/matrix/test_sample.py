@@ -55,7 +55,7 @@ def embedded(home: Path, drivers: Drivers) -> Iterator[Stand]:
 
 @pytest.mark.xdist_group("matrix")
 @pytest.mark.parametrize("name", ON_THE_EMBEDDED_BROKER)
-def test_every_row_is_seen_once_whoever_dies(embedded: Stand, name: str) -> None:
+def test_every_row_is_seen_once_whatever_dies(embedded: Stand, name: str) -> None:
     result = play(embedded, CASES[name])
     assert (result.verdict, result.violations) == ("exact", [])
 

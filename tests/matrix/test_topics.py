@@ -40,7 +40,7 @@ def test_a_topic_is_asked_for_until_there_is_an_answer(codes: list[int]) -> None
 
 
 @pytest.mark.parametrize("codes", [[EXISTS], [REFUSED], [TIMEOUT, REFUSED], [TIMEOUT] * TOPIC_ATTEMPTS])
-def test_a_refusal_is_told_at_once_and_silence_in_the_end(codes: list[int]) -> None:
+def test_a_rejection_fails_at_once_and_silence_at_the_deadline(codes: list[int]) -> None:
     admin = MadeUpAdmin([*codes, 0])
     with pytest.raises(KafkaException):
         create_topic(cast(AdminClient, admin), NewTopic("t", 1, 1))

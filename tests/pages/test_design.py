@@ -35,18 +35,18 @@ def words() -> set[str]:
     return {word for source in sources for word in re.findall(r"\w+", source.read_text(encoding="utf-8"))}
 
 
-def test_the_picture_of_the_rooms_is_that_of_the_contracts() -> None:
+def test_the_picture_of_the_packages_is_that_of_the_contracts() -> None:
     assert (ROOT / "docs" / "rooms.svg").read_text(encoding="utf-8") == rooms_picture(), "run `make docs`"
 
 
-def test_the_picture_has_every_room_once() -> None:
+def test_the_picture_has_every_package_once() -> None:
     there = {path.stem for path in PACKAGE.iterdir() if (path.is_dir() or path.suffix == ".py") and path.stem[0] != "_"}
     drawn = [room.name for line in rooms() for room in line]
     assert sorted(drawn) == sorted({*there, "__main__"})
 
 
 @pytest.mark.parametrize("room", [room for line in rooms() for room in line if room.uses], ids=lambda room: room.name)
-def test_a_room_may_use_only_what_it_uses(room: Room) -> None:
+def test_a_package_may_use_only_what_it_uses(room: Room) -> None:
     """A room that a contract forgets to name may do anything, and would show in the picture."""
     files = [*(PACKAGE / room.name).rglob("*.py"), *PACKAGE.glob(f"{room.name}.py")]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)

@@ -37,7 +37,7 @@ def test_a_picture_is_on_the_page(name: str) -> None:
 
 
 @drawn
-def test_no_words_of_a_picture_overlap_or_leave_it(name: str) -> None:
+def test_no_texts_of_a_picture_overlap_or_leave_it(name: str) -> None:
     picture = PICTURES[name]()
     for one, other in combinations(picture.written, 2):
         assert not overlap(one, other), f"{one.words!r} and {other.words!r}"
@@ -62,7 +62,7 @@ def test_the_options_in_a_picture_exist(name: str) -> None:
         assert option in {*KAFKA_FIELDS, *SINK_FIELDS}
 
 
-def test_words_that_do_not_fit_are_an_error() -> None:
+def test_texts_that_do_not_fit_are_an_error() -> None:
     picture = Picture("a test", 200, 100)
     picture.words(10, 20, "fits")
     assert picture.written[0].width == width_of("fits") < 40
@@ -76,6 +76,6 @@ def test_words_that_do_not_fit_are_an_error() -> None:
         wrapped("incomprehensibilities", 30)
 
 
-def test_lines_are_as_long_as_their_room_allows() -> None:
+def test_lines_are_as_long_as_their_box_allows() -> None:
     assert wrapped("one two three", width_of("one two")) == ["one two", "three"]
     assert wrapped("one two three", width_of("one two") - 1) == ["one", "two", "three"]

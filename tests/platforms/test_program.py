@@ -35,7 +35,7 @@ def test_every_way_to_write_passes_with_this_spark(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_lost_and_doubled_rows_are_told() -> None:
+def test_lost_and_doubled_rows_are_reported() -> None:
     rows = [str(number) for number in range(program.ROWS)]
     assert program.judge(rows) == ""
     assert program.judge(rows[1:]) == "1 rows are missing, 0 are there twice"
@@ -44,7 +44,7 @@ def test_lost_and_doubled_rows_are_told() -> None:
 
 
 @pytest.mark.covers("COM22")
-def test_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None:
+def test_a_worker_that_is_not_from_the_archive_is_reported(tmp_path: Path) -> None:
     driver = tmp_path / "shipped" / "bin" / "python"
 
     def rows(executable: str, kernel: str = "compiled kernel") -> list[str]:
@@ -96,7 +96,7 @@ def test_the_kernel_of_this_python_is_equal_to_the_portable_one(capsys: pytest.C
 
 
 @pytest.mark.covers("COM20")
-def test_a_kernel_that_differs_or_is_slower_is_told() -> None:
+def test_a_kernel_that_differs_or_is_slower_is_reported() -> None:
     first = {"records": {"ns": 100.0, "equal": True}}
     assert kernels.judge({"records": {"ns": 109.0, "equal": True}}, first) == ""
     assert "1.12 times" in kernels.judge({"records": {"ns": 112.0, "equal": True}}, first)

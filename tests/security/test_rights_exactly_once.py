@@ -65,7 +65,7 @@ def write_as_told(secured: SecuredKafka, sink: SinkSettings, topic: str, number:
     raise AssertionError(granted)
 
 
-def test_every_right_that_is_missing_is_told_with_the_command_that_grants_it(
+def test_every_right_that_is_missing_is_reported_with_the_command_that_grants_it(
     secured: SecuredKafka, sink: SinkSettings, topic: str
 ) -> None:
     secured.create_topic(topic, 1)

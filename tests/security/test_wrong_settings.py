@@ -34,7 +34,7 @@ def options_of(wrong: Wrong, secured: SecuredKafka) -> dict[str, str]:
 
 @pytest.mark.covers("SEC20–SEC27")
 @pytest.mark.parametrize("name", WRONG)
-def test_the_check_of_the_driver_tells_at_once(secured: SecuredKafka, topic: str, name: str) -> None:
+def test_the_check_of_the_driver_fails_at_once(secured: SecuredKafka, topic: str, name: str) -> None:
     config, sink = parse_options({**options_of(WRONG[name], secured), "topic": topic})
     with pytest.raises(WRONG[name].error) as told, ours.soon():
         check_cluster(config, sink.topic)
@@ -43,7 +43,7 @@ def test_the_check_of_the_driver_tells_at_once(secured: SecuredKafka, topic: str
 
 @pytest.mark.covers("SEC20–SEC27")
 @pytest.mark.parametrize("name", WRONG)
-def test_a_task_tells_at_once(secured_4: SecuredKafka, topic: str, name: str) -> None:
+def test_a_task_fails_at_once(secured_4: SecuredKafka, topic: str, name: str) -> None:
     """Without the check of the driver, as for an executor that has other files or another network."""
     config, sink = parse_options({**options_of(WRONG[name], secured_4), "topic": topic})
     with pytest.raises(WRONG[name].error) as told, ours.soon():

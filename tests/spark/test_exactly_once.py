@@ -115,7 +115,7 @@ def test_a_batch_whose_commit_was_not_noted_is_not_written_again(
     assert committed(broker, topic) == once(3 * ROWS)
 
 
-def test_a_checkpoint_that_is_one_batch_behind_is_refused_if_the_batch_has_other_rows(
+def test_a_checkpoint_that_is_one_batch_late_is_refused_if_the_batch_has_other_rows(
     embedded_broker: Broker, topic: str, stream: FileStream
 ) -> None:
     """Spark plans the batch anew, under the number that is committed: skipped, its new rows would never be written."""
@@ -337,7 +337,7 @@ def test_a_function_with_two_numbers_a_batch_starts_again_wherever_it_has_stoppe
     assert committed(embedded_broker, topic) == once(2 * ROWS)
 
 
-def test_a_late_file_with_as_many_rows_is_found_in_a_checkpoint_that_is_one_batch_behind(
+def test_a_late_file_with_as_many_rows_is_found_in_a_checkpoint_that_is_one_batch_late(
     embedded_broker: Broker, topic: str, stream: FileStream
 ) -> None:
     """Every row has the same width, too."""
@@ -360,7 +360,7 @@ def failure(frame: DataFrame, broker: Broker, topic: str, options: dict[str, obj
     return told_in_short(str(caught.value))
 
 
-def test_an_error_of_begin_is_told_in_short(spark: SparkSession, kafka_4: KafkaCluster, topic: str) -> None:
+def test_an_error_of_begin_has_a_short_traceback(spark: SparkSession, kafka_4: KafkaCluster, topic: str) -> None:
     """It is raised while Spark pickles the writer."""
     kafka_4.create_topic(topic, 1)
     kafka_4.create_topic(f"{topic}-commits", 1, config={"retention.ms": "604800000"})

@@ -230,7 +230,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=[message[:30] for _, message in BAD])
-def test_bad_arguments_are_told_at_once(flights: DataFrame, arguments: dict[str, Any], message: str) -> None:
+def test_bad_arguments_fail_at_once(flights: DataFrame, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((SchemaError, ConfigError), match=message):
         as_records(flights, **arguments)
 

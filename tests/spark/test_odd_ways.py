@@ -86,7 +86,7 @@ def by_length(keys: pa.BinaryArray, values: pa.BinaryArray, topic: str, partitio
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.parametrize("options", PATHS)
-def test_of_two_jobs_with_one_id_the_first_is_told_so(
+def test_the_first_of_two_jobs_with_one_id_gets_an_error(
     spark: SparkSession, embedded_broker: Broker, topic: str, tmp_path: Path, options: dict[str, object]
 ) -> None:
     embedded_broker.create_topic(topic, 1)

@@ -118,7 +118,7 @@ def test_the_workers_run_the_compiled_kernel_after_the_commands_of_the_readme(sp
     assert set(found) == {(str(ROOT), "compiled kernel")}
 
 
-def test_deliveries_are_told(page: Page) -> None:
+def test_deliveries_are_reported(page: Page) -> None:
     page.run("written = producer.send")
     page.run("on_delivery=on_delivery")
     assert page.names["lost"] == []

@@ -44,7 +44,7 @@ def test_campaigns_are_for_those_who_ask(options: list[str], firsts: list[int]) 
     assert collected(*options) == firsts
 
 
-def test_who_names_a_case_of_a_campaign_is_told_how_it_runs() -> None:
+def test_the_error_for_a_case_of_a_campaign_says_how_it_runs() -> None:
     case = f"{SIMULATION}::test_kip91_thousands_of_schedules[1500]"
     assert "1 tests run only with -m campaign" in collection(case, end=pytest.ExitCode.NO_TESTS_COLLECTED)
     assert "only with -m campaign" not in collection(case, "-m", "campaign")

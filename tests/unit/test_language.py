@@ -1,6 +1,6 @@
 """The words that no one writes here: CONTRIBUTING.md, rule 3, as far as a machine can hold it.
 
-Docstrings, comments, messages and names of the whole package.
+Docstrings, comments, messages and names of the whole package, and the names of all tests.
 """
 
 from __future__ import annotations
@@ -71,8 +71,21 @@ def test_the_lint_finds_what_it_forbids(tmp_path: Path, monkeypatch: pytest.Monk
     ]
 
 
+def test_no_test_has_a_forbidden_term_in_its_name() -> None:
+    names = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in [
+            path.stem,
+            *re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE),
+        ]
+        if any(FORBIDDEN_NAME.match(part) for part in name.split("_"))
+    ]
+    assert names == []
+
+
 @pytest.mark.parametrize("part", PARTS)
-def test_no_forbidden_word(part: str) -> None:
+def test_no_forbidden_term(part: str) -> None:
     assert [found for path in sources(part) for found in findings(path)] == []
 
 

@@ -105,7 +105,7 @@ def test_functions_are_short(paths: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("room", sorted({path.parent for path in MODULES}), ids=name_of)
-def test_a_room_says_what_it_owns(room: Path) -> None:
+def test_a_package_says_what_it_owns(room: Path) -> None:
     docstring = ast.get_docstring(parsed(room / "__init__.py")) or ""
     assert "Owns:" in docstring
     assert "ust not know" in docstring

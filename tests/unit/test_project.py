@@ -59,7 +59,7 @@ def constraints() -> dict[str, Version]:
 # The version
 
 
-def test_the_version_is_told_once() -> None:
+def test_the_version_is_written_once() -> None:
     literal = f'"{__version__}"'
     sources = [*ROOT.glob("spark_producer/**/*.py"), ROOT / "pyproject.toml"]
     assert [path.name for path in sources if literal in path.read_text(encoding="utf-8")] == ["version.py"]
@@ -146,7 +146,7 @@ def test_every_install_of_the_makefile_and_the_workflows_is_constrained() -> Non
 # Who joins
 
 
-def test_the_licence_is_apaches_word_for_word() -> None:
+def test_the_licence_is_apaches_verbatim() -> None:
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2
     assert (PROJECT["project"]["license"], PROJECT["project"]["license-files"]) == ("Apache-2.0", ["LICENSE"])
 

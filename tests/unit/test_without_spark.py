@@ -66,7 +66,7 @@ def test_the_data_source_says_what_it_needs(program: str) -> None:
     assert sys.executable in last, "which Python it was"
 
 
-def test_a_spark_that_is_too_old_is_told_like_one_that_is_missing(tmp_path: Path) -> None:
+def test_the_error_for_an_old_spark_is_like_that_for_a_missing_one(tmp_path: Path) -> None:
     module = tmp_path / "pyspark" / "sql" / "datasource.py"
     module.parent.mkdir(parents=True)
     (tmp_path / "pyspark" / "__init__.py").touch()

@@ -84,7 +84,7 @@ def test_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
 
 
 @pytest.mark.covers("KP9")
-def test_failures_of_many_threads_are_told_in_the_order_in_which_they_came() -> None:
+def test_failures_of_many_threads_are_reported_in_the_order_in_which_they_came() -> None:
     accounts = FailureTracker()
     go_on = threading.Barrier(4)
     owners = []

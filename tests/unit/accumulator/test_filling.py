@@ -182,7 +182,7 @@ def test_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end() ->
     assert fakes.incomplete.idle
 
 
-def test_a_new_batch_wakes_nobody_who_wakes_in_time_anyway() -> None:
+def test_a_new_batch_wakes_no_thread_that_wakes_in_time_anyway() -> None:
     fakes = accumulator_fakes(linger=0.010)
     fakes.incomplete.sleeps(fakes.clock.now + 0.010)
     fakes.append(b"a")

@@ -50,7 +50,7 @@ def test_a_sound_cluster(embedded_broker: LocalBroker, topic: str, capsys: pytes
 
 
 @pytest.mark.covers("COM23")
-def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_without_a_listener(capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = free_ports(1)
     assert main(["check", "--bootstrap-servers", f"127.0.0.1:{port}", "--timeout", "1"]) == 1
     reported = capsys.readouterr().out

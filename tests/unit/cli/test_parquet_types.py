@@ -116,6 +116,6 @@ def test_types_that_parquet_keeps_in_another_form_are_refused(tmp_path: Path, ki
 @pytest.mark.parametrize(
     "text", [b"", b"[", b"[" * 100_000, b"7", b'{"fields":[{"name":[]},3]}', b'{"fields":7}', b"\xff"]
 )
-def test_words_of_spark_that_are_none_count_for_nothing(tmp_path: Path, text: bytes) -> None:
+def test_invalid_metadata_of_spark_is_ignored(tmp_path: Path, text: bytes) -> None:
     table = pa.table({"v": DAYS}).replace_schema_metadata({b"org.apache.spark.sql.parquet.row.metadata": text})
     assert written(tmp_path, table) == ['{"v":93784500000}']

@@ -65,7 +65,7 @@ def test_cells_are_the_texts_that_they_are(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.covers("COM24")
 @pytest.mark.slow
-def test_a_key_of_zeros_and_a_word_far_down(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
+def test_a_key_of_zeros_and_a_text_far_down(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     """Types were guessed from the first MiB: 007 became 7, and the word ended a write that was half done."""
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"id,n\n" + b"007,1\n" * 400_000 + b"008,many\n"))

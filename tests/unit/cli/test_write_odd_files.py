@@ -250,7 +250,7 @@ def interrupted(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.covers("COM24")
-def test_a_pipe_that_nobody_writes_into_ends_at_ctrl_c(tmp_path: Path) -> None:
+def test_a_pipe_without_a_writer_ends_at_ctrl_c(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     with run_beside_a_pipe(path, "t", "--format", "json") as process:
         try:

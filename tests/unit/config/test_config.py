@@ -356,7 +356,7 @@ READ_ELSEWHERE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [field.name for field in FIELDS + dataclasses.fields(SinkOptions)])
-def test_every_option_is_read_by_a_room_beside_config(name: str) -> None:
+def test_every_option_is_read_by_a_package_other_than_config(name: str) -> None:
     """An option that nobody reads would be accepted, and ignored in silence."""
     read = re.compile(rf"\b(config|options|settings|sink)\.{name}\b")
     rooms = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "config"]

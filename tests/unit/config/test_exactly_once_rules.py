@@ -117,7 +117,7 @@ def test_the_sink_makes_its_transactional_ids_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs"])
-def test_a_checkpoint_that_lags_behind_is_refused(name: str) -> None:
+def test_a_checkpoint_that_lags_is_refused(name: str) -> None:
     with pytest.raises(
         ConfigError, match=f"'{name}' is not supported: with it Spark saves its progress only from time to time"
     ):

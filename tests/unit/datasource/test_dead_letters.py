@@ -212,7 +212,7 @@ def test_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, topic:
 
 
 @pytest.mark.covers("COM5")
-def test_a_dead_letter_topic_without_room_for_our_headers_fails_the_write(broker: LocalBroker, topic: str) -> None:
+def test_a_dead_letter_topic_without_space_for_our_headers_fails_the_write(broker: LocalBroker, topic: str) -> None:
     broker.create_topic(topic, 1)
     broker.create_topic(f"{topic}-dead", 1, configs={"max.message.bytes": "200"})
     with pytest.raises(BrokerError, match=f"{topic}-dead"):
@@ -366,9 +366,7 @@ def test_a_dead_letter_names_the_execution_of_its_write(
 
 @pytest.mark.covers("COM1")
 @pytest.mark.parametrize("stage", ["columns", "broker"])
-def test_the_story_of_an_earlier_dead_letter_is_not_told_beside_the_new_one(
-    broker: LocalBroker, topic: str, stage: str
-) -> None:
+def test_headers_of_an_earlier_dead_letter_are_replaced(broker: LocalBroker, topic: str, stage: str) -> None:
     """A dead letter that was written again with all its headers, and is bad again."""
     broker.create_topic(topic, 1, configs={"max.message.bytes": "20000"})
     broker.create_topic(f"{topic}-dead", 1)

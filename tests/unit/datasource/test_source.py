@@ -83,7 +83,7 @@ def test_a_stream_with_new_credentials_is_checked_again(monkeypatch: pytest.Monk
     assert len(source._checked) == 1, "what does not hold any more is forgotten"
 
 
-def test_a_long_wait_for_a_topic_is_told_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_wait_for_a_topic_is_reported_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
         source.check_cluster(config, "typo", still_waiting=0.0)
@@ -141,7 +141,7 @@ def test_each_write_with_dead_letters_has_a_name_of_its_own(broker: LocalBroker)
     assert source_to(broker.bootstrap_servers).writer(VALUE, False).settings.write_id == ""
 
 
-def test_who_waits_for_a_topic_is_told_what_helps(broker: LocalBroker) -> None:
+def test_the_error_of_a_wait_for_a_topic_says_what_helps(broker: LocalBroker) -> None:
     """A minute is long for a name that is misspelt, and brokers that make topics by themselves say the same at first."""
 
     def told(_: float, subject: str) -> None:
@@ -180,7 +180,7 @@ def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way
 
 @pytest.mark.covers("SEC20–SEC25")
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
-def test_a_broker_that_refuses_is_told_by_the_writer_at_once(refusal: Refusal) -> None:
+def test_the_error_of_a_broker_is_raised_by_the_writer_at_once(refusal: Refusal) -> None:
     with ScriptedServer(refusal.script) as server:
         options = {f"kafka.{name}": value for name, value in refusal.options.items()}
         made = source_to(f"127.0.0.1:{server.port}", patience=600, **options)
@@ -215,7 +215,7 @@ TO_JSON, CAST = "write to_json(value) as value", "write cast(value as string) as
     ],
     ids=str,
 )
-def test_a_value_of_another_type_is_told_how_to_become_a_text(kind: DataType, said: str) -> None:
+def test_the_error_for_a_value_of_another_type_says_how_to_cast_it(kind: DataType, said: str) -> None:
     with pytest.raises(SchemaError) as refused:
         source_to("localhost:1").writer(StructType([StructField("value", kind)]), False)
     assert said in str(refused.value)
@@ -236,7 +236,7 @@ def test_a_value_of_another_type_is_told_how_to_become_a_text(kind: DataType, sa
         ("headers", StringType(), "values string or binary"),
     ],
 )
-def test_other_columns_of_another_type_are_told_what_to_write(name: str, kind: DataType, said: str) -> None:
+def test_the_error_for_other_columns_of_another_type_says_what_to_write(name: str, kind: DataType, said: str) -> None:
     with pytest.raises(SchemaError) as refused:
         source_to("localhost:1").writer(StructType([*VALUE.fields, StructField(name, kind)]), False)
     assert str(refused.value).endswith(said)
@@ -250,7 +250,7 @@ def test_a_struct_of_many_fields_does_not_hide_what_to_do() -> None:
     assert str(refused.value).endswith(f'{TO_JSON}, or set .option("valueFormat", "avro")')
 
 
-def test_overwrite_is_told_apart_from_what_spark_recommends() -> None:
+def test_the_error_of_overwrite_differs_from_what_spark_recommends() -> None:
     with pytest.raises(ConfigError, match=r'Use mode\("append"\).*names Overwrite'):
         source_to("localhost:1").writer(VALUE, True)
 

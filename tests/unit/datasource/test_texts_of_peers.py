@@ -69,7 +69,7 @@ SHOWN: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
-def test_a_text_of_somebody_else_is_escaped_and_cut(shown: Callable[[str], str]) -> None:
+def test_a_text_of_a_peer_is_escaped_and_cut(shown: Callable[[str], str]) -> None:
     assert shown(HOSTILE).isprintable()
     assert r"\x1b" in shown(HOSTILE)
     assert len(shown(LONG)) <= MAX_SHOWN
@@ -87,11 +87,11 @@ def test_a_text_of_somebody_else_is_escaped_and_cut(shown: Callable[[str], str])
     ],
     ids=["address", "error", "report", "tail", "tail --json"],
 )
-def test_a_name_of_somebody_else_is_escaped(shown: Callable[[str], str]) -> None:
+def test_a_name_of_a_peer_is_escaped(shown: Callable[[str], str]) -> None:
     assert shown(HOSTILE).isprintable()
 
 
-def test_a_host_that_a_broker_tells_is_escaped_where_it_is_no_name() -> None:
+def test_a_host_from_a_broker_is_escaped_where_it_is_no_name() -> None:
     assert of_resolver("a\x1b[2J b").isprintable()
     assert len(of_resolver("x" * 30_000)) < MAX_SHOWN
 
@@ -103,7 +103,7 @@ def test_an_error_is_escaped_once_and_bounded() -> None:
     assert len(str(SchemaError(LONG))) == MAX_MESSAGE
 
 
-def test_commands_print_no_word_of_a_broker_as_it_is(
+def test_commands_print_no_text_of_a_broker_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(topics, "list_topics", lambda *_, **__: [TopicRow(HOSTILE, 1, 1, 0), TopicRow(LONG, 1, 1, 0)])
@@ -118,7 +118,7 @@ def test_commands_print_no_word_of_a_broker_as_it_is(
     assert len(rows[3]) < MAX_SHOWN
 
 
-def test_a_question_shows_no_word_of_a_broker_as_it_is(
+def test_a_prompt_shows_no_text_of_a_broker_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(txn, "is_interactive", lambda: True)
@@ -129,7 +129,7 @@ def test_a_question_shows_no_word_of_a_broker_as_it_is(
     assert r"\x1b[2J" in asked
 
 
-def test_a_log_shows_no_word_of_somebody_else_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_shows_no_text_of_a_peer_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     logger = escaping_logger("pyproducer.test")
     caplog.set_level(logging.INFO, "pyproducer.test")
     logger.info("topic %s: %s", HOSTILE, ValueError(HOSTILE))

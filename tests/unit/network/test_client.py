@@ -312,7 +312,7 @@ def test_an_idle_connection_is_closed_quietly(drive: Drive, clock: Clock) -> Non
         assert server.accepted == 2
 
 
-def test_api_versions_tells_our_client_id(drive: Drive) -> None:
+def test_api_versions_has_our_client_id(drive: Drive) -> None:
     seen: list[str | None] = []
 
     def listen(peer: Peer) -> None:

@@ -305,7 +305,7 @@ def test_after_a_lost_connection_another_address_comes_first(drive: Drive, clock
 
 
 @pytest.mark.covers("NW11")
-def test_a_host_that_moved_is_found_since_its_name_is_resolved_anew(drive: Drive, clock: Clock) -> None:
+def test_a_host_that_moved_is_found_since_its_name_is_resolved_again(drive: Drive, clock: Clock) -> None:
     def end_after_negotiation(peer: Peer) -> None:
         peer.negotiate()
 

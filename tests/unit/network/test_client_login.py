@@ -158,7 +158,7 @@ def test_a_login_at_a_listener_without_sasl_ends_every_wait(drive: Drive) -> Non
 
 
 @pytest.mark.covers("SEC22")
-def test_no_login_at_a_listener_with_sasl_is_told_at_the_third_close_in_a_row(drive: Drive, clock: Clock) -> None:
+def test_no_login_at_a_listener_with_sasl_is_reported_at_the_third_close_in_a_row(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(want_login) as server:
         driver = drive([server.address], reconnect_backoff=0, reconnect_backoff_max=0)
         for tag in range(3):

@@ -70,7 +70,7 @@ def test_requests_go_over_tls_after_the_login(drive: Drive, certificates: Certif
 
 
 @pytest.mark.covers("SEC28")
-def test_a_login_anew_goes_over_tls(drive: Drive, clock: Clock, certificates: Certificates) -> None:
+def test_a_reauthentication_goes_over_tls(drive: Drive, clock: Clock, certificates: Certificates) -> None:
     def script(peer: Peer) -> None:
         peer.negotiate()
         take_login(peer, 100_000)
@@ -296,7 +296,7 @@ def test_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_flight
 
 @pytest.mark.covers("SEC44")
 @pytest.mark.parametrize("behind", ["the end", "an error"])
-def test_what_comes_behind_an_answer_is_not_waited_for(drive: Drive, certificates: Certificates, behind: str) -> None:
+def test_data_after_a_response_is_not_waited_for(drive: Drive, certificates: Certificates, behind: str) -> None:
     """A peer may say that it ends, or refuse us, in one segment with an answer, and leave TCP open: then no selector tells."""
     may_end = threading.Event()
 

@@ -70,7 +70,7 @@ def test_what_may_pass_is_asked_again_until_the_deadline(
     assert waiting.answered
 
 
-def test_nobody_has_answered_yet() -> None:
+def test_no_broker_has_answered_yet() -> None:
     assert not wait().answered
 
 
@@ -83,7 +83,7 @@ def test_a_refusal_ends_the_wait_at_once(code: int, name: str) -> None:
     assert raised.value.code == code
 
 
-def test_a_topic_that_nobody_makes_is_not_waited_for() -> None:
+def test_a_topic_that_is_not_created_is_not_waited_for() -> None:
     with pytest.raises(TopicNotFound, match="for topic 't'") as raised:
         wait(may_appear=False).evaluate(0.0, Answer(3))
     assert "still after" not in str(raised.value)

@@ -81,7 +81,7 @@ def test_a_handshake_that_is_held_does_not_spin(listener: socket.socket, certifi
 
 
 @pytest.mark.covers("SEC44")
-def test_answers_in_one_record_are_told_of_although_the_socket_is_silent(
+def test_responses_in_one_tls_record_are_found_although_the_socket_is_silent(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     transport, peer = connect(tls_way(certificates), listener, SETTINGS)
@@ -274,7 +274,7 @@ def test_closing_releases_what_is_queued(listener: socket.socket, certificates: 
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_closing_tells_the_peer(version: str, listener: socket.socket, certificates: Certificates) -> None:
+def test_closing_notifies_the_peer(version: str, listener: socket.socket, certificates: Certificates) -> None:
     transport, peer = connect(tls_way(certificates, version), listener, SETTINGS)
     assert isinstance(peer, ssl.SSLSocket)
     with peer:
@@ -314,7 +314,9 @@ def test_new_connections_use_a_certificate_that_was_renewed(
     assert seen == ["first", "second"]
 
 
-def test_a_refusal_is_told_though_a_write_fails_first(listener: socket.socket, certificates: Certificates) -> None:
+def test_a_rejection_is_reported_though_a_write_fails_first(
+    listener: socket.socket, certificates: Certificates
+) -> None:
     """A broker that refuses a certificate of TLS 1.3 says so after our handshake, and closes while we write."""
     context = server_context(certificates, ask=True)
     refused = threading.Event()
@@ -340,7 +342,7 @@ def test_a_refusal_is_told_though_a_write_fails_first(listener: socket.socket, c
     transport.close()
 
 
-def test_a_reset_before_the_first_answer_may_be_a_refusal_whose_words_were_lost(
+def test_a_reset_before_the_first_response_may_be_a_rejection_whose_alert_was_lost(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     transport, peer = connect(tls_way(certificates), listener, SETTINGS)
@@ -378,7 +380,7 @@ def write_until_it_fails(transport: TlsTransport) -> None:
     pytest.fail("the peer has closed long ago")
 
 
-def test_a_connector_tells_what_is_wrong_with_its_files_as_a_fatal_error(
+def test_a_connector_reports_an_error_of_its_files_as_fatal(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     open_transport = TlsConnector(TlsSettings(trust=Store(location=str(certificates.home / "absent.pem"))))
@@ -388,7 +390,7 @@ def test_a_connector_tells_what_is_wrong_with_its_files_as_a_fatal_error(
 
 
 @pytest.mark.parametrize("host", ["", ".example.org", "a" * 64 + ".example.org"])
-def test_a_host_that_no_certificate_can_name_is_told(
+def test_a_host_that_no_certificate_can_name_is_reported(
     host: str, listener: socket.socket, certificates: Certificates
 ) -> None:
     address = resolve(*listener.getsockname())[0]._replace(host=host)
@@ -398,7 +400,7 @@ def test_a_host_that_no_certificate_can_name_is_told(
 
 
 @pytest.mark.covers("SEC23")
-def test_a_peer_that_resets_at_our_first_words_is_tried_again(
+def test_a_peer_that_resets_at_our_first_bytes_is_tried_again(
     listener: socket.socket, certificates: Certificates
 ) -> None:
     """A plaintext listener closes with most of our ClientHello unread, which resets the connection."""

@@ -122,7 +122,7 @@ def test_a_secret_that_is_no_utf8_is_encoded_too_and_raises_no_error_that_holds_
 
 
 @pytest.mark.covers("SEC17")
-def test_references_are_resolved_anew_for_each_token(serve: Callable[..., TokenEndpoint], tmp_path: Path) -> None:
+def test_references_are_resolved_again_for_each_token(serve: Callable[..., TokenEndpoint], tmp_path: Path) -> None:
     endpoint = serve(token_reply())
     file = tmp_path / "secret"
     oidc = settings(endpoint.url, client_secret=Secret(f"${{file:{file}}}"))
@@ -369,7 +369,7 @@ def test_headers_that_never_end_are_given_up() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nx",
     ],
 )
-def test_a_peer_that_speaks_no_http_is_told_so(said: bytes) -> None:
+def test_the_error_names_a_peer_that_does_not_speak_http(said: bytes) -> None:
     server = RawServer(said + b"\r\n" * 3)
     assert "is not HTTP" in str(refusal(settings(f"http://localhost:{server.port}/")))
     server.close()
@@ -401,7 +401,7 @@ def test_the_endpoints_certificate_is_checked(serve: Callable[..., TokenEndpoint
 
 
 @pytest.mark.covers("SEC17")
-def test_an_endpoint_without_tls_is_told_so(serve: Callable[..., TokenEndpoint], authority: trustme.CA) -> None:
+def test_the_error_names_an_endpoint_without_tls(serve: Callable[..., TokenEndpoint], authority: trustme.CA) -> None:
     endpoint = serve(token_reply())
     error = refusal(settings(endpoint.url.replace("http:", "https:"), authority))
     assert "TLS" in str(error)

@@ -87,7 +87,9 @@ def test_a_function_of_the_users_gives_tokens(
         (f"return '{CANARY}', {EXPIRY}, {{'auth': '{CANARY}'}}", "auth"),
     ],
 )
-def test_what_is_no_token_is_told_without_showing_it(body: str, reason: str, provider: Callable[[str], str]) -> None:
+def test_an_invalid_token_is_reported_without_showing_it(
+    body: str, reason: str, provider: Callable[[str], str]
+) -> None:
     name = provider(body)
     error = refusal(lambda: from_function(name))
     assert isinstance(error, AuthenticationFailed)
@@ -96,7 +98,7 @@ def test_what_is_no_token_is_told_without_showing_it(body: str, reason: str, pro
 
 
 @pytest.mark.covers("SEC18")
-def test_an_error_of_the_function_is_told_by_its_kind_and_place(provider: Callable[[str], str]) -> None:
+def test_an_error_of_the_function_is_reported_by_its_type_and_location(provider: Callable[[str], str]) -> None:
     name = provider(f"raise KeyError('{CANARY}')")
     error = refusal(lambda: from_function(name))
     assert isinstance(error, AuthenticationFailed)
@@ -114,7 +116,7 @@ def test_a_function_that_is_not_there_is_fatal(name: str) -> None:
 
 
 @pytest.mark.covers("SEC18")
-def test_a_module_that_cannot_be_imported_is_told_by_its_kind(provider: Callable[[str], str]) -> None:
+def test_a_module_that_cannot_be_imported_is_reported_by_its_type(provider: Callable[[str], str]) -> None:
     name = provider(f"return 1\nraise RuntimeError('{CANARY}')")
     assert "raised RuntimeError" in str(refusal(lambda: from_function(name)))
 
@@ -218,7 +220,7 @@ def test_what_amazons_signer_says_is_shown(
         ([], {}, ""),
     ],
 )
-def test_the_region_is_told_by_a_brokers_name_or_the_environment(
+def test_the_region_comes_from_a_brokers_name_or_the_environment(
     hosts: list[str], environ: dict[str, str], region: str
 ) -> None:
     assert aws_region(hosts, environ) == region

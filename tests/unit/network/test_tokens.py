@@ -97,7 +97,7 @@ def token(text: str, expires_at: float) -> Token:
 
 
 @pytest.mark.covers("SEC18")
-def test_nothing_is_fetched_before_somebody_asks(bench: Bench) -> None:
+def test_nothing_is_fetched_before_the_first_request(bench: Bench) -> None:
     assert bench.error() is None
     assert bench.begun.empty()
     assert bench.at(1000.0) is None
@@ -159,7 +159,7 @@ def test_attempts_come_after_growing_pauses(bench: Bench) -> None:
 
 
 @pytest.mark.covers("SEC18")
-def test_a_final_refusal_is_told_at_once_and_tried_again_only_after_the_longest_pause(bench: Bench) -> None:
+def test_a_final_rejection_is_reported_at_once_and_retried_only_after_the_longest_pause(bench: Bench) -> None:
     bench.at(1000.0)
     bench.ends(AuthenticationFailed("HTTP 401", fatal=True))
     error = bench.error()
@@ -172,7 +172,7 @@ def test_a_final_refusal_is_told_at_once_and_tried_again_only_after_the_longest_
 
 
 @pytest.mark.covers("SEC18")
-def test_a_fetch_that_takes_long_is_told(bench: Bench) -> None:
+def test_a_fetch_that_takes_long_is_reported(bench: Bench) -> None:
     bench.at(1000.0)
     bench.begun.get(timeout=SECONDS)
     assert bench.error() is None
@@ -275,7 +275,7 @@ def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gon
 
 
 @pytest.mark.covers("SEC18")
-def test_a_token_that_has_ended_when_it_comes_is_told_and_not_asked_for_without_a_pause(
+def test_an_expired_token_is_reported_and_fetched_again_only_after_a_pause(
     make: Callable[..., Bench],
 ) -> None:
     bench = make()

@@ -30,7 +30,9 @@ def values(metrics: ProducerMetrics, clock: Clock, group: str, *names: str) -> l
 
 
 @pytest.mark.covers("SN2")
-def test_every_response_tells_its_throttle_zeros_too(drive: Drive, clock: Clock, metrics: ProducerMetrics) -> None:
+def test_every_response_reports_its_throttle_time_even_zero(
+    drive: Drive, clock: Clock, metrics: ProducerMetrics
+) -> None:
     def throttling(peer: Peer) -> None:
         peer.negotiate(ALL_VERSIONS._replace(throttle_time_ms=0))
         for milliseconds in (400, 200):

@@ -87,7 +87,7 @@ def test_options_reach_the_socket(way: Way, listener: socket.socket) -> None:
 
 
 @pytest.mark.covers("SEC44")
-def test_receiving_tells_nothing_yet_from_the_end(way: Way, listener: socket.socket) -> None:
+def test_receiving_distinguishes_no_bytes_from_the_end(way: Way, listener: socket.socket) -> None:
     transport, peer = connect(way, listener, SYSTEMS_OWN)
     space = memoryview(bytearray(10))
     assert transport.receive_into(space) is None

@@ -113,7 +113,7 @@ def test_nothing_of_a_batch_is_sent_if_a_row_of_its_last_piece_is_bad(
 
 
 @pytest.mark.parametrize("name", ["\ud800", 5, "", "x" * 32_768, "é" * 20_000], ids=lambda name: repr(name)[:9])
-def test_a_name_that_cannot_be_does_not_spoil_the_producer(broker: LocalBroker, topic: str, name: Any) -> None:
+def test_a_name_that_cannot_be_does_not_break_the_producer(broker: LocalBroker, topic: str, name: Any) -> None:
     with producer_to(broker, linger_ms=0) as producer:
         with pytest.raises(RecordError, match="is not a topic name") as refused:
             producer.send(name, "value")

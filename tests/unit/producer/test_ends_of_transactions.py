@@ -55,7 +55,7 @@ ENDS: dict[str, Callable[[ScriptedCluster, Producer], None]] = {
 @pytest.mark.covers("TM27")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("late", [False, True])
-def test_a_commit_that_is_done_succeeds_whatever_ends_the_producer_behind_it(
+def test_a_commit_that_is_done_succeeds_whatever_ends_the_producer_afterwards(
     cluster: ScriptedCluster, producer: Producer, end: str, late: bool
 ) -> None:
     committing_with_an_epoch_behind(cluster, producer)
@@ -259,7 +259,7 @@ def test_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_context(
     assert cluster.names.count("commit") == 1
 
 
-def test_a_close_tells_of_a_transaction_that_was_forgotten(
+def test_a_close_logs_a_transaction_that_was_not_ended(
     cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer.begin_transaction()
@@ -271,7 +271,7 @@ def test_a_close_tells_of_a_transaction_that_was_forgotten(
     assert caplog.text == ""
 
 
-def test_a_close_after_a_commit_tells_nothing(
+def test_a_close_after_a_commit_logs_nothing(
     cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer.begin_transaction()

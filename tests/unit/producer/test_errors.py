@@ -80,7 +80,9 @@ def test_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(
 
 
 @pytest.mark.covers("KP9")
-def test_a_batch_with_rows_of_two_threads_is_told_to_both(start: Start, threads: tuple[Thread, Thread]) -> None:
+def test_the_error_of_a_batch_with_rows_of_two_threads_is_raised_in_both(
+    start: Start, threads: tuple[Thread, Thread]
+) -> None:
     producer = start(linger_ms=60_000, delivery_timeout_ms=120_000)
     for thread in threads:
         thread.run(producer.send_batch, rows("y"), topic="bad")
@@ -94,7 +96,7 @@ def test_a_batch_with_rows_of_two_threads_is_told_to_both(start: Start, threads:
 
 
 @pytest.mark.covers("KP9")
-def test_who_flushes_for_others_is_told_once_without_taking_it_and_they_go_on(
+def test_a_flush_for_others_raises_an_error_once_and_does_not_acknowledge_it_for_them(
     producer: Producer, threads: tuple[Thread, Thread]
 ) -> None:
     """A pool of workers that only send, and a main thread that only flushes."""
@@ -116,9 +118,7 @@ def test_who_flushes_for_others_is_told_once_without_taking_it_and_they_go_on(
 
 
 @pytest.mark.covers("KP9")
-def test_who_has_been_told_of_an_earlier_error_is_told_of_a_later_one(
-    producer: Producer, threads: tuple[Thread, Thread]
-) -> None:
+def test_a_later_error_is_raised_after_an_earlier_one(producer: Producer, threads: tuple[Thread, Thread]) -> None:
     for count, topic in enumerate(("bad", "other", "bad"), start=1):
         threads[0].run(producer.send_batch, rows("x"), topic=topic)
         failed(producer, count)
@@ -127,7 +127,7 @@ def test_who_has_been_told_of_an_earlier_error_is_told_of_a_later_one(
 
 
 @pytest.mark.covers("KP9")
-def test_the_error_of_a_thread_that_has_ended_is_told_to_who_flushes_next(producer: Producer) -> None:
+def test_the_error_of_a_thread_that_has_ended_is_raised_by_the_next_flush(producer: Producer) -> None:
     Runner(lambda: producer.send_batch(rows("x"), topic="bad")).result()
     failed(producer)
     producer.send_batch(rows("mine"), topic="good")
@@ -137,7 +137,7 @@ def test_the_error_of_a_thread_that_has_ended_is_told_to_who_flushes_next(produc
 
 
 @pytest.mark.covers("KP9")
-def test_a_batch_that_fails_after_its_thread_has_ended_is_told_too(
+def test_a_batch_that_fails_after_its_thread_has_ended_is_reported_too(
     cluster: ScriptedCluster, producer: Producer
 ) -> None:
     cluster.holding = True
@@ -150,7 +150,7 @@ def test_a_batch_that_fails_after_its_thread_has_ended_is_told_too(
 
 
 @pytest.mark.covers("KP9")
-def test_what_was_told_does_not_come_again_when_its_thread_ends(producer: Producer) -> None:
+def test_a_raised_error_is_not_raised_again_when_its_thread_ends(producer: Producer) -> None:
     worker = Thread()
     worker.run(producer.send_batch, rows("x"), topic="bad")
     with pytest.raises(BrokerError):
@@ -169,7 +169,7 @@ def test_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
 
 
 @pytest.mark.covers("SN6")
-def test_the_error_of_what_a_callback_sent_is_told_to_who_flushes_next(
+def test_the_error_of_what_a_callback_sent_is_raised_by_the_next_flush(
     cluster: ScriptedCluster, producer: Producer
 ) -> None:
     cluster.produce_code = lambda _: 0
@@ -207,7 +207,7 @@ def test_ctrl_c_in_a_flush_discards_no_error(
 
 
 @pytest.mark.covers("KP9")
-def test_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
+def test_the_end_of_a_with_statement_raises_what_no_flush_has_raised(
     start: Start, threads: tuple[Thread, Thread]
 ) -> None:
     made = start()
@@ -224,7 +224,7 @@ def test_the_end_of_a_with_statement_tells_what_no_flush_has_told_of(
 
 @pytest.mark.covers("KP8")
 @pytest.mark.parametrize("told_by", ["nothing", "flush", "send_batch", "future"])
-def test_a_close_logs_an_error_that_nobody_was_told_of(
+def test_a_close_logs_an_error_that_no_call_has_raised(
     producer: Producer, caplog: pytest.LogCaptureFixture, told_by: str
 ) -> None:
     if told_by == "future":
@@ -243,7 +243,7 @@ def test_a_close_logs_an_error_that_nobody_was_told_of(
 
 
 @pytest.mark.covers("KP9")
-def test_an_error_that_was_told_is_not_kept(producer: Producer) -> None:
+def test_a_raised_error_is_not_kept(producer: Producer) -> None:
     producer.send_batch(rows("x"), topic="bad")
     with pytest.raises(BrokerError):
         producer.flush()

@@ -305,7 +305,7 @@ def test_queues_of_forgotten_topics_go_and_their_sequences_stay(cluster: Scripte
     assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"
 
 
-def test_brokers_that_are_silent_while_a_thread_waits_for_a_topic_are_told_of_once_in_a_while(
+def test_silent_brokers_are_logged_once_in_a_while_while_a_thread_waits_for_a_topic(
     cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = RunningClock()

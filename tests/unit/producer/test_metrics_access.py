@@ -220,7 +220,7 @@ def test_a_wait_for_memory_in_vain_is_counted_as_such(cluster: ScriptedCluster, 
     assert client(producer, "buffer-available-bytes") < 65536
 
 
-def test_a_lap_is_of_one_task_alone(broker: LocalBroker) -> None:
+def test_an_interval_belongs_to_one_task_alone(broker: LocalBroker) -> None:
     with producer_to(broker) as producer:
         intervals = []
         for count in (300, 20):

@@ -131,7 +131,7 @@ def test_a_record_that_is_none_is_the_same_error_as_of_the_producer(bad: dict[st
 
 
 @pytest.mark.covers("MP1")
-def test_an_error_is_told_to_its_thread_and_once_to_who_flushes_for_others() -> None:
+def test_an_error_is_raised_in_its_thread_and_once_by_a_flush_for_others() -> None:
     mock = MockProducer(auto_complete=False)
     refused = DeliveryTimeout("refused")
     rows = pa.record_batch({"value": ["c"]})
@@ -150,7 +150,7 @@ def test_an_error_is_told_to_its_thread_and_once_to_who_flushes_for_others() -> 
 
 
 @pytest.mark.covers("MP1")
-def test_the_end_of_a_with_statement_tells_what_no_flush_has_told_of() -> None:
+def test_the_end_of_a_with_statement_raises_what_no_flush_has_raised() -> None:
     def use(worker: ThreadPoolExecutor) -> None:
         with MockProducer(auto_complete=False) as mock:
             worker.submit(mock.send_batch, pa.record_batch({"value": ["c"]}), topic="t").result(20)
@@ -206,7 +206,7 @@ def test_records_and_offsets_of_a_transaction_are_history_once_it_is_committed()
 
 
 @pytest.mark.covers("MP1")
-def test_an_abort_forgets_the_records_and_tells_those_that_are_undecided() -> None:
+def test_an_abort_drops_the_records_and_fails_those_that_are_undecided() -> None:
     mock = initialized(auto_complete=False)
     mock.begin_transaction()
     waits = mock.send("t", b"a")

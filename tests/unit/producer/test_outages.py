@@ -120,7 +120,7 @@ def test_brokers_that_come_and_go_do_not_fill_the_log(watched: Watched) -> None:
     assert len(lines) <= 2 * 300 / MIN_BETWEEN_LOSSES
 
 
-def test_partitions_without_a_leader_are_told_of_though_no_connection_was_lost(
+def test_partitions_without_a_leader_are_reported_though_no_connection_was_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     watched = Watched(sender_fakes(delivery_timeout=120, leaders={TOPIC: (-1,)}), caplog)

@@ -164,7 +164,7 @@ def test_queues_are_counted_while_others_fill_them() -> None:
 
 
 @pytest.mark.covers("RA25")
-def test_the_room_of_an_open_batch() -> None:
+def test_the_free_bytes_of_an_open_batch() -> None:
     made = accumulator_fakes(linger=0)
     assert made.accumulator.free_bytes(*TP) == 0
     made.append(b"x" * 100)

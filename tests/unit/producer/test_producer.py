@@ -305,7 +305,7 @@ def test_a_missing_topic_is_not_found_and_one_created_late_is_written_to(
 
 
 @pytest.mark.covers("MT5")
-def test_an_illegal_topic_name_is_told_at_once(broker: LocalBroker) -> None:
+def test_an_illegal_topic_name_is_reported_at_once(broker: LocalBroker) -> None:
     with producer_to(broker.bootstrap_servers) as producer, pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
         producer.send("no such/name", "x")
 
@@ -382,7 +382,7 @@ def test_lost_answers_make_no_duplicates(topic: str) -> None:
 
 
 @pytest.mark.covers("SN34")
-def test_a_request_that_nobody_answers_is_sent_again_on_a_new_connection(topic: str) -> None:
+def test_a_request_without_a_response_is_sent_again_on_a_new_connection(topic: str) -> None:
     with FaultProxy() as proxy, LocalBroker(advertised=(proxy.host, proxy.port)) as behind:
         proxy.target = (proxy.host, behind.port)
         with producer_to(proxy.address, request_timeout_ms=300) as producer:

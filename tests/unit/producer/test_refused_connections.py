@@ -22,7 +22,7 @@ PATIENT = {"max.block.ms": 600_000, "delivery.timeout.ms": 600_000}
 
 @pytest.mark.covers("SEC20–SEC25")
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
-def test_who_waits_for_a_topic_is_told(refusal: Refusal) -> None:
+def test_a_wait_for_a_topic_fails(refusal: Refusal) -> None:
     with ScriptedServer(refusal.script) as server:
         producer = Producer({"bootstrap.servers": f"127.0.0.1:{server.port}", **PATIENT, **refusal.options})
         with pytest.raises(refusal.error) as caught:
@@ -53,7 +53,7 @@ def test_all_that_waits_ends_with_the_refusal(cluster: ScriptedCluster, start_sm
 
 
 @pytest.mark.covers("SEC25")
-def test_who_waits_for_memory_is_told(cluster: ScriptedCluster, start_small: Start) -> None:
+def test_a_wait_for_memory_fails(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     producer = start_small(max_block_ms=600_000, buffer_memory=65536)
     filled: list[object] = []

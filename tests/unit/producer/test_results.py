@@ -170,7 +170,7 @@ def test_a_callback_may_send(cluster: ScriptedCluster, start_small: Start) -> No
 
 
 @pytest.mark.covers("SN6")
-def test_a_callback_that_would_have_to_wait_is_told_so_at_once(cluster: ScriptedCluster, start_small: Start) -> None:
+def test_a_callback_that_would_have_to_wait_gets_an_error_at_once(cluster: ScriptedCluster, start_small: Start) -> None:
     """It runs on the thread that frees memory and hears of topics: it would wait for itself, and hold up everything."""
     cluster.topics = {"t": 1, "elsewhere": 1}
     cluster.holding = True
@@ -200,7 +200,7 @@ def test_a_callback_that_would_have_to_wait_is_told_so_at_once(cluster: Scripted
 
 
 @pytest.mark.covers("KP9")
-def test_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
+def test_a_flush_raises_its_failures_whichever_other_thread_flushes_meanwhile(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.holding = True
@@ -228,7 +228,7 @@ def test_a_future_cannot_be_cancelled(cluster: ScriptedCluster, start_small: Sta
     assert future.result(20).offset == 0
 
 
-def test_a_failing_callback_harms_nobody(
+def test_a_failing_callback_does_not_affect_others(
     cluster: ScriptedCluster, start_small: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.holding = True

@@ -133,7 +133,7 @@ def test_a_broker_that_never_answers_exhausts_the_memory(cluster: ScriptedCluste
 
 @pytest.mark.covers("BP4")
 @pytest.mark.parametrize("single", [False, True])
-def test_memory_that_a_broker_holds_which_is_gone_is_told_with_the_reason(
+def test_the_error_of_exhausted_memory_names_the_broker_that_is_gone(
     cluster: ScriptedCluster, start_small: Start, single: bool
 ) -> None:
     cluster.holding = True
@@ -309,7 +309,7 @@ def test_close_sends_what_is_queued_and_may_be_called_again(cluster: ScriptedClu
 
 
 @pytest.mark.covers("KP8")
-def test_close_does_not_wait_longer_than_it_is_told(cluster: ScriptedCluster, start_small: Start) -> None:
+def test_close_does_not_wait_longer_than_its_timeout(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
     producer = start_small()
     future = producer.send("t", "x")

@@ -37,7 +37,7 @@ def some(producer: Producer) -> list[Future[RecordMetadata]]:
 @pytest.mark.covers("SEC28")
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_under_load_no_record_is_lost_doubled_or_overtaken_and_no_connection_is_made_anew(
+def test_under_load_no_record_is_lost_doubled_or_overtaken_and_no_connection_is_created_again(
     protocol: str, certificates: Certificates
 ) -> None:
     certificate = certificates.file("broker.pem") if protocol == "SASL_SSL" else None

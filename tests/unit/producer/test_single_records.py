@@ -123,7 +123,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("given", BAD, ids=lambda given: repr(given)[:40])
-def test_what_cannot_be_a_record_is_told_in_the_words_of_the_columns(
+def test_the_error_for_an_invalid_record_is_that_of_the_columns(
     cluster: ScriptedCluster, start: Start, given: dict[str, Any]
 ) -> None:
     complete = {"key": None, "headers": (), "partition": None, "timestamp_ms": 5} | given

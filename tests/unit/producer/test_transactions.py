@@ -261,7 +261,7 @@ def test_a_transaction_from_which_a_row_was_refused_cannot_be_committed(cluster:
 
 
 @pytest.mark.covers("KP13")
-def test_a_topic_of_which_nobody_tells_and_a_full_pool_spoil_the_transaction_too(cluster: ScriptedCluster) -> None:
+def test_an_unknown_topic_and_a_full_pool_fail_the_transaction_too(cluster: ScriptedCluster) -> None:
     producer = knowing_the_topic(transactional(cluster, buffer_memory=65536, batch_size=16384, max_block_ms=100))
     transactions_of(producer)._max_block = 10.0
     producer.init_transactions(10.0)
@@ -383,7 +383,7 @@ class CtrlC(BaseException):
     """Stands for KeyboardInterrupt, which would end all tests."""
 
 
-def test_ctrl_c_while_a_lock_is_taken_does_not_leave_it_to_nobody(
+def test_ctrl_c_while_a_lock_is_taken_does_not_leave_it_locked(
     monkeypatch: pytest.MonkeyPatch, producer: Producer
 ) -> None:
     """A condition's `__enter__` is Python, so a signal can end it when the lock is taken; a lock's own cannot be cut so."""

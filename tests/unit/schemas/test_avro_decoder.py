@@ -70,7 +70,7 @@ def test_arrays_of_what_has_no_bytes_do_not_multiply() -> None:
 
 
 @pytest.mark.parametrize("scale", [10**9, -(10**9), -2_000_000])
-def test_a_decimal_whose_scale_is_none_is_told_in_place_of_the_value(scale: int) -> None:
+def test_an_invalid_scale_of_a_decimal_is_shown_in_place_of_the_value(scale: int) -> None:
     schema = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": scale}
     viewer = AvroViewer(lambda _: json.dumps(schema))
     assert (viewer.view(prefix_of(7) + b"\x02\x05") or b"").startswith(

@@ -53,7 +53,7 @@ def failure(made: Registry, kind: type[Exception] = RegistryError) -> str:
         (500, 50001, "refused it with 500, code 50001"),
     ],
 )
-def test_a_refusal_is_told_with_its_code(played: Played, status: int, code: int, text: str) -> None:
+def test_a_refusal_is_reported_with_its_code(played: Played, status: int, code: int, text: str) -> None:
     played.answer = status, json.dumps({"error_code": code, "message": "no"}).encode()
     told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
     assert text in told
@@ -73,7 +73,7 @@ def test_an_incompatible_schema_is_an_error_of_its_own(played: Played) -> None:
 @pytest.mark.parametrize(
     "body", [b"<html>", b"\xff\xfe", b"[]", b"17", b'{"id": "seven"}', b'{"id": -1}', b'{"id": true}', b"{}", b""]
 )
-def test_garbage_is_told(played: Played, body: bytes) -> None:
+def test_garbage_is_an_error(played: Played, body: bytes) -> None:
     played.answer = 200, body
     assert "sent an invalid response" in failure(registry(played.url))
 
@@ -88,7 +88,7 @@ def test_a_404_of_something_else_asks_for_the_path(played: Played, body: bytes) 
 
 
 @pytest.mark.covers("COM12")
-def test_a_registry_that_is_down_or_hangs_is_told(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_is_down_or_hangs_is_an_error(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GRACE, 20.0)  # for the client to say what it waited for, on a busy machine too
     assert "cannot be reached (ConnectError" in failure(registry(f"http://127.0.0.1:{free_ports(1)[0]}", timeout=1.0))
     played.hangs.set()

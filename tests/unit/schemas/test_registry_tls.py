@@ -95,7 +95,7 @@ def test_a_registry_that_asks_for_a_certificate(certificates: Certificates, form
 
 @pytest.mark.covers("COM12")
 @pytest.mark.parametrize("password", [None, Secret("wr0ng-pw")])
-def test_a_key_that_cannot_be_opened_asks_nobody_for_a_password(
+def test_a_key_that_cannot_be_opened_does_not_prompt_for_a_password(
     certificates: Certificates, password: Secret | None
 ) -> None:
     with played(certificates, asks=True) as server, pytest.raises(ConfigError) as raised:

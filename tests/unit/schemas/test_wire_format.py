@@ -52,7 +52,7 @@ def test_a_deserialiser_reads_framed_json() -> None:
         assert values[1] is None
 
 
-def test_what_has_no_frame_is_told_apart() -> None:
+def test_what_has_no_frame_is_distinguished() -> None:
     assert split_frame(b"") is None
     assert split_frame(b"\x00\x00\x00\x01") is None
     assert split_frame(b"\x01\x00\x00\x00\x01x") is None

@@ -117,7 +117,7 @@ def test_a_single_bit_is_noticed_if_there_is_a_password() -> None:
         struct.pack(">II", 2, 1) + entry(1, "own", struct.pack(">II", 0, 2**32 - 1)),
     ],
 )
-def test_damage_without_a_password_is_told_and_claimed_sizes_take_no_memory(body: bytes) -> None:
+def test_damage_without_a_password_is_reported_and_claimed_sizes_take_no_memory(body: bytes) -> None:
     with pytest.raises(TlsFailed, match=r"store\.jks cannot be used: it is damaged"):
         read_jks(MAGIC + body + bytes(20), "store.jks", None)
 

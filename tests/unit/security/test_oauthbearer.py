@@ -64,7 +64,7 @@ def test_an_empty_answer_is_success() -> None:
         (b"[" * 100_000, "[" * 299 + "…"),
     ],
 )
-def test_a_refusal_is_answered_by_one_byte_and_told(answer: bytes, reason: str) -> None:
+def test_a_refusal_is_answered_by_one_byte_and_reported(answer: bytes, reason: str) -> None:
     client, _ = begun()
     assert client.send(answer) == b"\x01"
     with pytest.raises(AuthenticationFailed) as refused:
@@ -149,7 +149,7 @@ def test_whatever_a_broker_says_is_a_refusal(answer: bytes, then: bytes) -> None
 
 @pytest.mark.covers("SEC31")
 @pytest.mark.parametrize("inputs", sample_and_campaign([2000, 500_000]))
-def test_mutations_of_refusals_log_nobody_in(inputs: int) -> None:
+def test_no_mutation_of_a_rejection_logs_in(inputs: int) -> None:
     """Half of the million odd messages of the campaign; the other half are SCRAM's."""
     seeded = random.Random(inputs)
     for _ in range(inputs):

@@ -81,14 +81,14 @@ def test_nothing_is_allowed_by_default_and_the_environment_of_the_platform_wins(
 
 
 @pytest.mark.covers("SEC41")
-def test_the_environment_is_that_of_the_process_and_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_that_of_the_process_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("first", "second"):
         monkeypatch.setenv("PYPRODUCER_TEST_SECRET", value)
         assert resolve(Secret("${env:PYPRODUCER_TEST_SECRET}"), ["env:PYPRODUCER_TEST_*"]) == value
 
 
 @pytest.mark.covers("SEC41")
-def test_a_file_is_read_anew_less_one_newline(tmp_path: Path) -> None:
+def test_a_file_is_read_again_without_its_last_newline(tmp_path: Path) -> None:
     file = tmp_path / "password"
     reference, rules = Secret(f"${{file:{file}}}"), [f"file:{tmp_path}/"]
     for content, text in [(b"a", "a"), (b"b\n", "b"), (b"c\n\n", "c\n"), (b"d\r\n", "d"), (b" e ", " e "), (b"", "")]:
@@ -250,7 +250,7 @@ def test_what_a_reference_gives_is_not_resolved_again(tmp_path: Path) -> None:
 
 @pytest.mark.covers("SEC41")
 @pytest.mark.parametrize("rule", ["env", "env:A*B", "env:A.*", "file:relative", "file:", "*", "${env:A}", "dir:/x"])
-def test_a_rule_that_nobody_could_mean_is_refused(rule: str) -> None:
+def test_a_rule_without_meaning_is_refused(rule: str) -> None:
     assert "secretsAllow: " in refusal("${env:A}", rule)
     assert f"{ALLOW_VARIABLE}: " in refusal("${env:A}", environ={ALLOW_VARIABLE: f"env:A,{rule}"})
 

@@ -47,7 +47,7 @@ def test_a_renewed_certificate_makes_a_new_context(renewed: Certificates) -> Non
 
 
 @pytest.mark.covers("SEC43")
-def test_a_change_that_cannot_be_used_leaves_the_former_one_and_is_told_once(
+def test_a_change_that_cannot_be_used_leaves_the_former_one_and_is_reported_once(
     renewed: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = reloading_client_context(identity(renewed), ())

@@ -48,7 +48,9 @@ def test_scram_gets_what_the_settings_say(mechanism: str, token_auth: bool) -> N
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_an_empty_password_is_told_before_a_broker_counts_it(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_password_is_reported_before_a_broker_counts_it(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYPRODUCER_TEST_EMPTY", "")
     made = sasl_login(SaslSettings(mechanism, "app", Secret("${env:PYPRODUCER_TEST_EMPTY}")), ["env:*"])
     with pytest.raises(AuthenticationFailed, match="empty"):
@@ -108,7 +110,7 @@ def test_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> None:
 
 
 @pytest.mark.covers("SEC19")
-def test_a_token_that_was_taken_is_told_to_its_source() -> None:
+def test_an_accepted_token_is_reported_to_its_source() -> None:
     source = OneToken(ENDLESS)
     run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
     next(run)

@@ -148,7 +148,7 @@ def test_odd_user_names_are_escaped(user: str, written: bytes) -> None:
 
 @pytest.mark.covers("SEC15")
 @pytest.mark.parametrize("written", [b"", b"a,b", b"a=b", b"a=2c", b"=", b"a=3", b"\x00", b"\xc3\xbc"])
-def test_a_name_that_nobody_escapes_so_is_none(written: bytes) -> None:
+def test_a_name_with_another_escape_is_invalid(written: bytes) -> None:
     assert unescaped_name(written) is None
 
 
@@ -335,7 +335,7 @@ def test_whatever_a_server_says_a_login_ends_with_our_error(messages: list[bytes
 
 @pytest.mark.covers("SEC31")
 @pytest.mark.parametrize("inputs", sample_and_campaign([2000, 500_000]))
-def test_mutations_of_good_messages_log_nobody_in(inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_mutation_of_good_messages_logs_in(inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the million odd messages of the campaign; the other half are OAUTHBEARER's."""
     monkeypatch.setattr(module, "salted_password", lambda *_: bytes(32))  # the cost of iterations is not what is tried
     seeded = random.Random(inputs)

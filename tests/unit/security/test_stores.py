@@ -274,7 +274,7 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
 
 @pytest.mark.covers("SEC9")
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_a_keystore_is_told_without_a_prompt_or_a_secret(
+def test_what_is_wrong_with_a_keystore_is_reported_without_a_prompt_or_a_secret(
     certificates: Certificates, case: str
 ) -> None:
     make, words = WRONG[case]
@@ -318,7 +318,7 @@ def trust_of(content: bytes) -> Callable[[Path], Store]:
         (lambda folder: Store(pem="nothing"), "no certificate in the PEM text of the truststore"),
     ],
 )
-def test_what_is_wrong_with_a_truststore_is_told(make: Callable[[Path], Store], words: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_truststore_is_reported(make: Callable[[Path], Store], words: str, tmp_path: Path) -> None:
     with pytest.raises(TlsFailed, match=words) as raised:
         client_context(TlsSettings(trust=make(tmp_path)), ())
     assert raised.value.fatal

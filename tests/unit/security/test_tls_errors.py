@@ -89,7 +89,7 @@ def test_a_certificate_that_signed_itself_is_one_of_an_unknown_ca(odd: Certifica
         ("early", ["it is not valid before 20", "this machine's clock is "]),
     ],
 )
-def test_dates_are_told_beside_our_clock(
+def test_dates_are_shown_beside_our_clock(
     odd: Certificates, version: ssl.TLSVersion, name: str, words: list[str]
 ) -> None:
     told = failure(stream(odd), server(odd, name, version=version))
@@ -101,7 +101,7 @@ def test_dates_are_told_beside_our_clock(
 @pytest.mark.covers("SEC20")
 @VERSIONS
 @pytest.mark.parametrize("host", ["other.example.org", "127.0.0.2", "::1"])
-def test_another_name_is_told_with_the_names_of_the_certificate(
+def test_the_error_for_another_name_has_the_names_of_the_certificate(
     odd: Certificates, version: ssl.TLSVersion, host: str
 ) -> None:
     told = failure(stream(odd, host), server(odd, "elsewhere", version=version))
@@ -112,7 +112,9 @@ def test_another_name_is_told_with_the_names_of_the_certificate(
 
 @pytest.mark.covers("SEC21")
 @VERSIONS
-def test_a_client_without_a_certificate_is_told_to_have_one(odd: Certificates, version: ssl.TLSVersion) -> None:
+def test_the_error_for_a_client_without_a_certificate_says_to_set_one(
+    odd: Certificates, version: ssl.TLSVersion
+) -> None:
     told = failure(stream(odd), server(odd, ask=True, version=version))
     assert told.fatal
     assert "broker:9093 requires a client certificate, and none is set (alert " in str(told)
@@ -148,7 +150,7 @@ def test_no_cipher_suite_in_common_names_ours(odd: Certificates) -> None:
 
 
 @pytest.mark.covers("SEC23")
-def test_an_end_at_our_first_words_may_be_a_plaintext_listener_and_is_tried_again(odd: Certificates) -> None:
+def test_an_end_at_our_first_bytes_may_be_a_plaintext_listener_and_is_tried_again(odd: Certificates) -> None:
     client = stream(odd)
     assert not client.handshake()
     client.feed_eof()
@@ -183,7 +185,7 @@ def test_a_goodbye_in_the_handshake_is_an_end_like_another(odd: Certificates) ->
 
 @pytest.mark.covers("SEC23")
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(8)])
-def test_a_peer_that_does_not_speak_tls_is_told_as_such(odd: Certificates, answer: bytes) -> None:
+def test_a_peer_that_does_not_speak_tls_is_reported_as_such(odd: Certificates, answer: bytes) -> None:
     client = stream(odd)
     assert not client.handshake()
     client.feed(answer)
@@ -208,7 +210,7 @@ def test_an_alert_after_the_first_answer_ends_the_connection_and_no_more(odd: Ce
         read_some(client)
 
 
-def test_a_write_after_an_alert_behind_the_answer_tells_the_alert(odd: Certificates) -> None:
+def test_a_write_after_an_alert_after_the_response_reports_the_alert(odd: Certificates) -> None:
     client, peer = stream(odd), server(odd)
     shake(client, peer)
     peer.tls.write(b"answer")

@@ -93,7 +93,7 @@ def test_one_read_takes_all_records_and_says_whether_more_is_there(certificates:
 
 
 @pytest.mark.parametrize("polite", [True, False], ids=["close_notify", "silent"])
-def test_an_end_is_0_with_and_without_a_word(certificates: Certificates, polite: bool) -> None:
+def test_an_end_is_0_with_and_without_close_notify(certificates: Certificates, polite: bool) -> None:
     """Kafka's brokers close without close_notify."""
     client, peer = client_stream(certificates), server(certificates)
     shake(client, peer)
@@ -159,7 +159,7 @@ def test_a_server_is_not_hurt_by_what_is_no_tls(certificates: Certificates) -> N
             stream.handshake()
 
 
-def test_a_client_without_tls_is_told_by_the_alert_of_kafkas_brokers(certificates: Certificates) -> None:
+def test_a_client_without_tls_gets_the_alert_of_kafkas_brokers(certificates: Certificates) -> None:
     stream = server_stream(certificates, False)
     stream.feed(bytes.fromhex("0000001700120004000000010000"))  # how ApiVersions begins
     with pytest.raises(TlsFailed, match=r"the client at 10\.0\.0\.1:5 does not use TLS \(WRONG_VERSION_NUMBER\)"):

@@ -37,7 +37,7 @@ def named(*attributes: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
 
 
 @pytest.mark.parametrize(("end", "told"), [(2049, "2049-12-31 23:59:59 UTC"), (2081, "2081-12-31 23:59:59 UTC")])
-def test_both_forms_of_dates_are_told_alike(end: int, told: str) -> None:
+def test_both_forms_of_dates_are_shown_alike(end: int, told: str) -> None:
     """Years from 2050 on have four digits (RFC 5280, 4.1.2.5)."""
     name = named((x509.NameOID.COMMON_NAME, "broker"))
     found = read_certificate(certificate(name, [], datetime(end, 12, 31, 23, 59, 59, tzinfo=UTC)))
@@ -67,7 +67,7 @@ def test_nothing_of_a_peer_controls_a_terminal_or_fills_a_screen() -> None:
 
 
 @given(st.binary(max_size=100))
-def test_bytes_that_are_no_certificate_are_not_told(data: bytes) -> None:
+def test_bytes_that_are_no_certificate_are_not_shown(data: bytes) -> None:
     assert read_certificate(data) is None
     assert read_certificate(b"\x30" + bytes((len(data),)) + data) is None
 

@@ -66,9 +66,7 @@ def test_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again(impl
 @pytest.mark.covers("TM2")
 @BOTH_STYLES
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_row_that_is_queued_while_the_commit_is_on_its_way_is_not_sent_and_is_told(
-    implicit: bool, lost: bool
-) -> None:
+def test_a_row_that_is_queued_during_the_commit_is_not_sent_and_fails(implicit: bool, lost: bool) -> None:
     made, commit = being_committed(implicit=implicit)
     stray = made.made.fakes.append_one(b"of a thread that still sent")
     made.run()
@@ -91,7 +89,7 @@ def test_what_the_coordinator_itself_refuses_to_commit_is_to_be_aborted(implicit
 
 @pytest.mark.covers("TM27")
 @pytest.mark.parametrize("answer", [UnsupportedVersion("InitProducerId 3 comes with Kafka 2.5"), 53, 90])
-def test_a_commit_is_done_even_if_no_epoch_can_be_had_behind_it(answer: int | PyProducerError) -> None:
+def test_a_commit_is_done_even_if_no_epoch_can_be_had_afterwards(answer: int | PyProducerError) -> None:
     made, commit = being_committed(implicit=False)
     made.script["commit"] = [LOST]
     made.script["raise"] = [answer]
@@ -102,7 +100,7 @@ def test_a_commit_is_done_even_if_no_epoch_can_be_had_behind_it(answer: int | Py
 
 
 @pytest.mark.covers("TM27")
-def test_who_is_fenced_off_after_a_lost_commit_is_told_that_it_may_be_done() -> None:
+def test_the_error_of_fencing_after_a_lost_commit_says_that_it_may_be_done() -> None:
     for lost in (False, True):
         made, commit = being_committed(implicit=False)
         made.script["commit"] = [LOST, 90] if lost else [90]

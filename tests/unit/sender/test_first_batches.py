@@ -172,7 +172,7 @@ def test_under_another_producer_id_too() -> None:
     assert first_letters(made.produce()) == "b"
 
 
-def test_an_answer_to_a_batch_of_a_former_identity_tells_nothing() -> None:
+def test_a_response_to_a_batch_of_a_former_identity_is_ignored() -> None:
     made = sender_fakes(acquainted=False)
     made.batches(b"a", b"b")
     (first,) = made.produce()

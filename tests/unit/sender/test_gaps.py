@@ -71,7 +71,7 @@ def test_a_disconnect_sends_all_again_in_order_one_at_a_time_with_their_sequence
 
 
 @pytest.mark.covers("SN18")
-def test_out_of_order_behind_a_failed_batch_is_retried_behind_it() -> None:
+def test_out_of_order_after_a_failed_batch_is_retried_after_it() -> None:
     made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, 19))
@@ -117,7 +117,7 @@ def test_a_forgotten_producer_sends_again_in_a_new_epoch_if_the_log_was_cut(
 
 
 @pytest.mark.covers("SN27")
-def test_batches_behind_a_forgotten_one_follow_it_into_the_new_epoch() -> None:
+def test_batches_after_a_forgotten_one_follow_it_into_the_new_epoch() -> None:
     made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")
     for request in requests:

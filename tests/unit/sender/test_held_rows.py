@@ -45,7 +45,7 @@ def test_what_is_held_back_makes_no_request_and_does_not_expire() -> None:
     assert made.made.fakes.incomplete.failure is None
 
 
-def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() -> None:
+def test_removed_rows_are_as_they_would_be_sent_and_leave_nothing() -> None:
     made = held()
     future = made.made.fakes.append_one(b"d")
     made.made.fakes.accumulator.close_open()
@@ -113,7 +113,7 @@ def test_without_rows_there_is_nothing_to_end() -> None:
 
 @pytest.mark.covers("TM33")
 @pytest.mark.parametrize("code", [0, 51])
-def test_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
+def test_without_rows_no_thread_waits_for_the_epoch(code: int) -> None:
     made = transaction_fakes()
     made.holding.add("init")
     made.do(TxnCall.DEFER)

@@ -134,7 +134,7 @@ def test_a_late_acknowledgement_of_an_earlier_batch_does_not_turn_the_count_back
 
 
 @pytest.mark.covers("SN22")
-def test_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
+def test_a_lost_batch_without_later_ones_bumps_the_epoch() -> None:
     made = Numbered()
     made.acknowledge(made.stamped(3))
     made.lose(made.stamped(2))
@@ -156,7 +156,7 @@ def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
 
 
 @pytest.mark.covers("SN20")
-def test_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_written() -> None:
+def test_a_batch_after_the_lost_one_that_succeeds_proves_that_it_was_written() -> None:
     made = Numbered()
     first, second = made.stamped(3), made.stamped(2)
     made.lose(first)
@@ -168,7 +168,7 @@ def test_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_written() 
 
 
 @pytest.mark.covers("SN20")
-def test_a_batch_behind_the_lost_one_that_is_refused_begins_a_new_epoch() -> None:
+def test_a_batch_after_the_lost_one_that_is_refused_begins_a_new_epoch() -> None:
     made = Numbered()
     first, second, third = made.stamped(3), made.stamped(2), made.stamped(4)
     made.lose(first)
@@ -206,7 +206,7 @@ def test_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
 
 
 @pytest.mark.covers("SN18")
-def test_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
+def test_no_gap_follows_a_batch_that_is_sent_again() -> None:
     made = Numbered()
     first, second = made.stamped(3), made.stamped(2)
     made.put_back(first)
@@ -216,7 +216,7 @@ def test_a_gap_behind_a_batch_that_is_sent_again_is_none() -> None:
 
 
 @pytest.mark.covers("SN23", "SN25")
-def test_other_partitions_finish_their_flights_before_they_count_anew() -> None:
+def test_other_partitions_finish_their_in_flight_batches_before_their_sequences_start_again() -> None:
     made = Numbered()
     other = TopicPartition("t", 1)
     flying = made.stamped(7, other)

@@ -205,7 +205,7 @@ def test_an_answer_with_an_older_leader_epoch_is_not_believed(known: int, descri
 
 
 @pytest.mark.covers("MT3")
-def test_a_topic_made_anew_starts_its_epochs_anew() -> None:
+def test_a_topic_created_again_starts_its_epochs_again() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}, epochs=9, topic_id=b"1" * 16))
     made.request_update()
@@ -214,7 +214,7 @@ def test_a_topic_made_anew_starts_its_epochs_anew() -> None:
 
 
 @pytest.mark.covers("MT3")
-def test_a_topic_that_was_deleted_and_came_back_starts_its_epochs_anew() -> None:
+def test_a_topic_that_was_deleted_and_came_back_starts_its_epochs_again() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}, epochs=9))
     made.request_update()
@@ -245,7 +245,7 @@ def test_the_snapshot_is_replaced_never_changed() -> None:
     assert made.cluster is not before
 
 
-def test_only_a_topic_that_somebody_waits_for_is_created() -> None:
+def test_only_a_topic_with_a_waiting_thread_is_created() -> None:
     """A refresh must not bring back a topic that was deleted meanwhile, nor may the question for another one."""
     made = metadata("a")
     request = made.request(NOW)
@@ -275,7 +275,7 @@ def test_a_topic_that_vanished_makes_no_other_topic_wait() -> None:
 
 
 @pytest.mark.covers("SN7")
-def test_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_refresh() -> None:
+def test_an_unused_topic_is_forgotten_with_the_next_refresh() -> None:
     made = metadata("idle", "busy", max_idle=200)
     learn(made, metadata_of({"idle": (1,), "busy": (1,)}))
     made.use("idle", NOW + 100)
@@ -312,7 +312,7 @@ def test_a_topic_that_is_waited_for_is_never_idle() -> None:
 
 
 @pytest.mark.covers("SN7")
-def test_a_forgotten_topic_with_batches_left_is_asked_for_but_not_made_anew() -> None:
+def test_a_forgotten_topic_with_batches_left_is_asked_for_but_not_created_again() -> None:
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)

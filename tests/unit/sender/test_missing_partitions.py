@@ -83,7 +83,7 @@ def test_rows_for_a_partition_that_no_longer_exists_end_within_seconds(
     assert made.fakes.pool.available == made.fakes.pool.total
 
 
-def test_an_open_batch_that_lingers_behind_ends_too() -> None:
+def test_a_later_open_batch_that_lingers_fails_too() -> None:
     made = sender_fakes(delivery_timeout=120, linger=60)
     made.batches(b"a", b"b", partition=2)
     assert not made.fakes.incomplete.remaining()[-1].closed
@@ -156,7 +156,7 @@ def test_a_broker_that_cannot_be_asked_delays_the_end_and_does_not_prevent_it() 
     assert isinstance(made.error, TopicNotFound)
 
 
-def test_later_rows_for_the_same_partition_end_too_and_nobody_is_asked_for_ever() -> None:
+def test_later_rows_for_the_same_partition_fail_too_and_requests_end() -> None:
     made = sender_fakes(delivery_timeout=120)
     for _ in range(2):
         made.batches(b"a", partition=2)
@@ -269,7 +269,7 @@ def test_rows_of_a_topic_that_is_gone_go_back_to_who_wants_them(left: MetadataRe
     assert made.fakes.pool.available == made.fakes.pool.total
 
 
-def test_a_single_record_is_told_of_it_in_its_future() -> None:
+def test_the_future_of_a_single_record_has_the_error() -> None:
     made = sender_fakes(delivery_timeout=120)
     future = made.fakes.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     play(made, lambda _node, _seconds: TWO_LEFT, (2,))
@@ -288,7 +288,7 @@ def test_rows_of_a_topic_that_may_not_be_used_any_more_end_within_seconds() -> N
     assert f"1 record for topic {TOPIC!r}, partition 2" in str(made.error)
 
 
-def test_a_right_that_a_broker_has_not_heard_of_yet_ends_no_rows() -> None:
+def test_a_right_that_a_broker_does_not_know_yet_fails_no_rows() -> None:
     made = sender_fakes(delivery_timeout=120)
     made.batches(b"a", partition=2)
     play(made, lambda _node, seconds: REFUSED if seconds < 4 else THERE)

@@ -99,7 +99,7 @@ def test_a_topic_that_vanished_for_good_is_topic_not_found() -> None:
 
 
 @pytest.mark.covers("SN35")
-def test_the_complaint_about_a_record_is_told() -> None:
+def test_the_error_message_about_a_record_is_reported() -> None:
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
     complaint = (BatchIndexAndErrorMessage(0, "bad timestamp"),)

@@ -86,7 +86,7 @@ def test_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
 
 
 @pytest.mark.covers("SN16")
-def test_batches_behind_one_that_was_refused_for_good_follow_in_a_new_epoch() -> None:
+def test_batches_after_one_that_was_refused_for_good_follow_in_a_new_epoch() -> None:
     """Older Java clients shifted their sequences down instead."""
     made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")

@@ -131,7 +131,7 @@ def test_the_seeds_above_meet_what_they_are_for() -> None:
 
 @pytest.mark.covers("COM2")
 @pytest.mark.parametrize("gap", [1, 2])
-def test_a_late_copy_of_a_batch_behind_a_refused_one_is_not_written(gap: int) -> None:
+def test_a_late_copy_of_a_batch_after_a_refused_one_is_not_written(gap: int) -> None:
     """Of the batch behind it nobody has heard. Numbered anew in the same epoch it would leave its old sequence to the copy."""
     made, refused, partition = sender_fakes(batch_size=4096), wanting(), ChoosyPartition(epoch=0)
     for values in ([b"g0"], [b"n1", b"n2"][:gap], [b"g3", b"g4"][:gap]):
@@ -265,7 +265,7 @@ def test_what_waits_to_be_taken_is_bounded() -> None:
 
 
 @pytest.mark.covers("SN35")
-def test_flush_tells_each_thread_its_own_rows() -> None:
+def test_flush_reports_to_each_thread_its_own_rows() -> None:
     made = sender_fakes(batch_size=4096)
     send(made, None, b"a", b"b", first=100)
     (outgoing,) = made.produce()

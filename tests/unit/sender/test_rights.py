@@ -75,7 +75,7 @@ def test_a_right_to_the_cluster_or_transaction_that_is_lost_ends_the_producer(co
 
 
 @pytest.mark.covers("SEC29")
-def test_who_waits_for_a_topic_without_a_right_is_told_at_once() -> None:
+def test_a_wait_for_a_topic_without_a_right_fails_at_once() -> None:
     class Answer:
         error_code, leaders = 29, ()
 

@@ -26,7 +26,7 @@ def apis(made: SenderFakes) -> list[tuple[int, str]]:
     return [(request.node, request.api.name) for request in made.step().requests]
 
 
-def test_nothing_is_asked_before_somebody_wants_something() -> None:
+def test_nothing_is_requested_before_it_is_needed() -> None:
     made = sender_fakes(ready=False)
     step = made.step()
     assert (step.requests, step.wake_at) == ([], None)

@@ -29,7 +29,7 @@ def metadata() -> Metadata:
 
 
 @pytest.mark.covers("MT3")
-def test_without_topic_ids_older_epochs_are_believed_when_nothing_else_is_told_for_a_while() -> None:
+def test_without_topic_ids_older_epochs_are_accepted_after_a_while_without_newer_ones() -> None:
     made = metadata()
     assert told(made, NOW, 1, 9) == (1, 9)
     assert told(made, NOW + 100, 2, 0) == (1, 9)
@@ -54,7 +54,7 @@ def test_with_topic_ids_older_epochs_of_the_same_topic_are_never_believed() -> N
 
 
 @pytest.mark.covers("MT3")
-def test_a_producer_leaves_the_former_leader_of_a_topic_made_anew() -> None:
+def test_a_producer_leaves_the_former_leader_of_a_topic_created_again() -> None:
     made = sender_fakes(acquainted=False, ready=False, delivery_timeout=60)
     made.metadata.use(TOPIC, made.now)
     made.metadata.request_update()

@@ -49,7 +49,7 @@ def test_a_topic_whose_thread_could_not_wait_for_the_question_is_asked_for_once(
     assert made.due_at() == NOW + MAX_AGE, "it is in use from now on"
 
 
-def test_what_nobody_waits_for_any_more_is_not_kept_while_no_broker_can_be_asked() -> None:
+def test_topics_without_waiters_are_dropped_while_no_broker_can_be_asked() -> None:
     made = metadata()
     for _ in range(1000):
         made.request_topics("a").done = True

@@ -280,7 +280,7 @@ def test_a_refused_batch_makes_the_transaction_abortable_and_no_flush_mends_that
 
 
 @pytest.mark.covers("TM19")
-def test_a_producer_with_an_old_epoch_may_abort_and_is_told_what_that_will_show() -> None:
+def test_a_producer_with_an_old_epoch_may_abort_and_its_error_says_what_follows() -> None:
     """As in Java: a leader cannot tell a newer producer from a time-out, after which Kafka 4 lets the same producer go on."""
     for code, state in ((90, TxnState.FATAL), (0, TxnState.READY)):
         made = in_transaction()
@@ -383,7 +383,7 @@ def test_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_transactio
 
 
 @pytest.mark.covers("TM25")
-def test_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_what_waits_is_told() -> None:
+def test_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_waiting_batches_fail() -> None:
     made = in_transaction()
     made.script["produce"] = [87]
     made.made.batches(b"a")

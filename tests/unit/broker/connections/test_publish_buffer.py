@@ -109,7 +109,7 @@ def test_who_leaves_while_paused_leaves_no_count() -> None:
 
 
 @pytest.mark.covers("PUB7")
-def test_without_a_limit_bytes_pause_nobody() -> None:
+def test_without_a_limit_no_producer_is_paused() -> None:
     buffer = buffer_of(UNLIMITED)
     one = publisher_of(buffer)
     one.hold(2**60, 0)

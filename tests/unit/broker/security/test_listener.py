@@ -119,7 +119,7 @@ def test_a_login_may_come_one_byte_at_a_time(paired: PairedBroker) -> None:
         "handshake twice",
     ],
 )
-def test_what_comes_out_of_place_closes_the_connection_without_a_word(
+def test_a_message_out_of_order_closes_the_connection_without_a_response(
     paired: PairedBroker, sent: Callable[[PairedClient], bytes]
 ) -> None:
     client, other = paired.connect(), logged_in(paired)
@@ -155,7 +155,7 @@ def test_after_the_login_frames_may_be_large(paired: PairedBroker) -> None:
 
 
 @pytest.mark.covers("SEC35")
-def test_a_large_request_right_behind_the_login_is_no_strangers(paired: PairedBroker) -> None:
+def test_a_large_request_right_after_the_login_counts_as_authenticated(paired: PairedBroker) -> None:
     client = paired.connect()
     login = client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT)
     client.socket.sendall(login + struct.pack(">i", MAX_FRAME_BYTES + 1))

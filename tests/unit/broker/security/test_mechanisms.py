@@ -170,7 +170,7 @@ def test_last_messages_that_prove_nothing(users: Users, mechanism: str, final: b
 
 @pytest.mark.covers("SEC37")
 @pytest.mark.parametrize("mechanism", SCRAMS)
-def test_a_first_answer_does_not_tell_whether_there_is_such_a_user(users: Users, mechanism: str) -> None:
+def test_the_first_response_does_not_reveal_whether_a_user_exists(users: Users, mechanism: str) -> None:
     def responses(name: bytes) -> set[bytes]:
         found = set()
         for _ in range(3):

@@ -134,7 +134,7 @@ def test_a_login_by_each_mechanism(users: Users, mechanism: str) -> None:
 
 @pytest.mark.covers("SEC37")
 @pytest.mark.parametrize("mechanism", LISTED[:3])
-def test_unknown_users_and_wrong_passwords_are_told_the_same(users: Users, mechanism: str) -> None:
+def test_unknown_users_and_wrong_passwords_get_the_same_error(users: Users, mechanism: str) -> None:
     if mechanism == "PLAIN":
         words = "Authentication failed: Invalid username or password"
     else:

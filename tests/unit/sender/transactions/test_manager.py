@@ -200,7 +200,7 @@ def test_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -> Non
 
 
 @pytest.mark.covers("TM30")
-def test_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_anew_in_the_implicit_one() -> None:
+def test_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_again_in_the_implicit_one() -> None:
     for implicit, expected in ((False, [(0, 0), (0, 1)]), (True, [(0, 0), (1, 0)])):
         made = in_transaction(implicit=implicit)
         made.made.batches(b"a")

@@ -63,7 +63,7 @@ def test_rows_are_on_the_disk_when_add_or_move_returns(disk: SimulatedDisk) -> N
 
 
 @pytest.mark.covers("IDX2")
-def test_no_flush_leaves_an_index_that_a_loss_of_power_makes_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_flush_leaves_an_index_that_a_loss_of_power_empties(caplog: pytest.LogCaptureFixture) -> None:
     """The rebuilding would hide that rows were not forced."""
     stage = EngineStage(sync=True)
     for seed in range(10):

@@ -45,7 +45,7 @@ def test_without_a_cursor_nothing_is_cached() -> None:
 
 
 @pytest.mark.covers("TAIL1")
-def test_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
+def test_with_a_cursor_without_a_reader_nothing_is_cached() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
     stage.admit(*batches_from(0, 50))
@@ -167,7 +167,7 @@ def test_what_the_slowest_has_read_leaves_the_cache() -> None:
 
 
 @pytest.mark.covers("TAIL6")
-def test_two_readers_at_the_same_offset_are_told_apart_once_the_second_has_read() -> None:
+def test_two_readers_at_the_same_offset_are_distinguished_once_the_second_has_read() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.reader_waits(LOG, 0)

@@ -89,7 +89,7 @@ def deleted_soon(stage: EngineStage, monkeypatch: pytest.MonkeyPatch, index: int
 
 
 @pytest.mark.covers("GC4")
-def test_the_disk_has_its_room_back_soon_after_a_deletion(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disk_has_its_space_back_soon_after_a_deletion(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also that of the file that is written to, of which another log needs a little."""
     append_and_flush(stage, 1500, 300, 0)
     before = stage.read_all(1)
@@ -122,7 +122,7 @@ def test_many_deletions_are_few_collections(stage: EngineStage, monkeypatch: pyt
 
 
 @pytest.mark.covers("GC1")
-def test_a_damaged_file_stays_while_the_index_has_batches_behind_the_damage(
+def test_a_damaged_file_stays_while_the_index_has_batches_after_the_damage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It has no map, because it was the open file when its run ended, so a scan ends at the damage."""
@@ -401,7 +401,7 @@ def test_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it_may
 
 
 @pytest.mark.covers("GC4")
-def test_room_does_not_wait_until_a_file_of_an_earlier_life_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_freed_before_a_file_of_an_earlier_run_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes minutes if it is large."""
     earlier = EngineStage(logs=2)
     append_and_flush(earlier, 1000, 1000)

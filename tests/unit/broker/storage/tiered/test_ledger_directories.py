@@ -150,7 +150,7 @@ def test_directories_that_were_exchanged_are_refused(stage: EngineStage) -> None
 
 
 @pytest.mark.covers("DIR2")
-def test_a_new_directory_is_empty_and_nobody_elses(stage: EngineStage) -> None:
+def test_a_new_directory_is_empty_and_belongs_to_no_other_broker(stage: EngineStage) -> None:
     other = BrokerSettings(sync_on_close=False)
     with pytest.raises(ConfigError, match="/one/ledgers: by its file owner it belongs to another data directory"):
         TieredStorage(Path("/other"), other, options=EngineStage(ledger_dirs=DIRECTORIES[:1]).options, files=stage.disk)
@@ -323,7 +323,7 @@ def warned_of(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> list[str]
         ((1, 2, 3), None),
     ],
 )
-def test_directories_on_one_device_are_told_once_where_batches_wait_for_forces(
+def test_directories_on_one_device_are_logged_once_where_batches_wait_for_forces(
     devices: tuple[int, ...], shared: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     for sync in (True, False):

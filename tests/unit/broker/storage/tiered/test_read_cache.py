@@ -42,7 +42,7 @@ def find(cache: ReadCache, log_id: int, offset: int) -> tuple[int, bytes] | None
 
 
 @pytest.mark.covers("RC1")
-def test_a_full_ring_begins_its_oldest_segment_anew() -> None:
+def test_a_full_ring_reuses_its_oldest_segment() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(2 * 640, counters)
     for number in range(20):  # 10 of 64 bytes to a segment

@@ -72,7 +72,7 @@ def test_a_batch_that_the_journal_does_not_take_is_in_no_tier() -> None:
 
 
 @pytest.mark.covers("W1")
-def test_a_batch_that_nobody_forces_is_refused_at_once_if_the_journal_cannot_write_it(stage: EngineStage) -> None:
+def test_an_unforced_batch_is_refused_at_once_if_the_journal_cannot_write_it(stage: EngineStage) -> None:
     stage.append()
     stage.disk.script.fail("write", JOURNAL_FILES)
     with pytest.raises(BrokerError) as raised:
@@ -95,7 +95,7 @@ def test_an_unforced_batch_is_confirmed_when_it_is_admitted(stage: EngineStage) 
 
 
 @pytest.mark.covers("W3")
-def test_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineStage) -> None:
+def test_a_batch_without_space_is_refused_and_takes_no_offset(stage: EngineStage) -> None:
     with stage.disk.script.blocked("force", ENTRY_LOGS):
         admitted = fill(stage)
         assert admitted == 2 * HALF // KIB
@@ -211,7 +211,7 @@ def test_an_unexpected_error_in_the_flush_thread_is_reported(monkeypatch: pytest
 
 
 @pytest.mark.covers("W3")
-def test_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_space(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = EngineStage(sync=True)  # without it nothing waits in a queue
     stage.append(size=KIB)
     used, journal = stage.engine.write_cache._active.used, stage.engine.journal
@@ -240,7 +240,7 @@ def refused_for_memory(stage: EngineStage) -> None:
 
 
 @pytest.mark.covers("W3")
-def test_a_batch_that_nobody_forces_is_refused_alone_if_there_is_no_memory_to_write_it(
+def test_an_unforced_batch_is_refused_alone_if_there_is_no_memory_to_write_it(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.append(size=KIB)

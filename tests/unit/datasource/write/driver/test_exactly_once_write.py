@@ -290,7 +290,7 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
     ],
     ids=["aborted", "committed", "left alone"],
 )
-def test_programs_are_told_what_is_visible_of_a_failed_write(
+def test_reports_say_what_is_visible_of_a_failed_write(
     steps: Steps, ended: WriteAborted | WriteCommitted | NothingToAbort, status: str, records: int
 ) -> None:
     steps.aborted = ended

@@ -62,7 +62,7 @@ def test_the_page_of_a_troubled_write_says_what_went_wrong_and_what_was_waited_f
     ]
 
 
-def test_waits_too_short_to_be_seen_are_not_told() -> None:
+def test_waits_too_short_to_be_seen_are_not_reported() -> None:
     metrics = quiet_lap()
     metrics.buffer_waited(0.004, 1.0)
     assert "waited" not in describe(REPORT, lap_of(metrics))

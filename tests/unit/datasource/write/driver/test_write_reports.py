@@ -171,7 +171,7 @@ def test_a_followed_source_travels_with_its_accumulator_and_its_errors_stay_shor
 
 
 @pytest.mark.covers("COM15")
-def test_the_newest_thousand_are_kept_also_if_nobody_reads() -> None:
+def test_the_newest_thousand_are_kept_also_without_a_reader() -> None:
     accumulator, reports = accumulated()
     writer = StreamWriter(settings())
     writer.follower = accumulator

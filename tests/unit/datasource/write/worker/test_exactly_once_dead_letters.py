@@ -139,7 +139,7 @@ def test_a_task_without_rows_leaves_nothing(broker: LocalBroker, topic: str, dea
 
 
 @pytest.mark.covers("COM6")
-def test_batches_behind_a_refused_one_get_new_sequences_within_the_transaction(
+def test_batches_after_a_refused_one_get_new_sequences_within_the_transaction(
     broker: LocalBroker, topic: str, dead: str
 ) -> None:
     count = 3000

@@ -49,14 +49,14 @@ def test_order_and_tasks_change_nothing_and_each_value_does(kind: pa.DataType, v
 
 
 @pytest.mark.parametrize("width", [1, 8, 9, 40])
-def test_files_of_rows_of_one_width_are_told_apart(width: int) -> None:
+def test_files_of_rows_of_one_width_are_distinguished(width: int) -> None:
     def file(first: int) -> pa.RecordBatch:
         return batch(pa.string(), [str(number).zfill(width)[-width:] for number in range(first, first + 5)])
 
     assert len({content_of(file(first)) for first in range(0, 5 if width == 1 else 50, 5)}) == (1 if width == 1 else 10)
 
 
-def test_rows_without_a_value_are_told_by_their_keys_and_nothing_else_counts() -> None:
+def test_rows_without_a_value_are_distinguished_by_their_keys_alone() -> None:
     def deleted(*keys: str, **more: object) -> int:
         return content_of(pa.record_batch({"value": pa.nulls(2, pa.string()), "key": list(keys)} | more))
 

@@ -36,7 +36,7 @@ def test_an_empty_spool_has_no_batches(tmp_path: Path) -> None:
         assert list(spool.batches()) == []
 
 
-def test_nobody_else_can_read_the_file_or_find_it(tmp_path: Path) -> None:
+def test_no_other_user_can_read_the_file_or_find_it(tmp_path: Path) -> None:
     with Spool(in_folder(tmp_path)) as spool:
         spool.add(batch(0, 10))
         found = os.fstat(spool._file.fileno())
@@ -46,7 +46,7 @@ def test_nobody_else_can_read_the_file_or_find_it(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_slice_takes_no_more_room_than_its_rows(tmp_path: Path) -> None:
+def test_a_slice_takes_no_more_space_than_its_rows(tmp_path: Path) -> None:
     with Spool(in_folder(tmp_path)) as spool:
         spool.add(batch(0, 100_000).slice(5, 10))
         spool._file.flush()
@@ -60,7 +60,7 @@ def test_a_folder_that_refuses_is_named(tmp_path: Path) -> None:
         Spool({"SPARK_LOCAL_DIRS": str(tmp_path / "missing")})
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     with Spool(in_folder(tmp_path)) as spool:
         spool._file.close()
         spool._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115 - closed with the spool
@@ -73,7 +73,7 @@ def test_without_spark_the_folder_is_the_systems() -> None:
         assert spool.folder
 
 
-def test_a_full_disk_is_told_once_and_not_again_by_the_end(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_once_and_not_again_at_the_end(tmp_path: Path) -> None:
     def fill() -> None:
         with Spool(in_folder(tmp_path)) as spool:
             spool._file.close()

@@ -32,7 +32,7 @@ def test_a_force_waits_for_half_the_time_of_the_last_one_and_for_twice_the_group
 
 
 @pytest.mark.covers("J3")
-def test_a_force_begins_once_all_who_were_told_are_back() -> None:
+def test_a_force_begins_once_all_confirmed_writers_are_back() -> None:
     rule = AdaptiveGrouping(JournalSettings())
     rule.forced(5, 3, FORCE, 10.0)
     assert rule.seconds_left(7, 10.0) > 0

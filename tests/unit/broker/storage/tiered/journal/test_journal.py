@@ -41,7 +41,7 @@ def write_and_force(journal: Journal, ticket: int) -> None:
 
 
 @pytest.mark.covers("J1")
-def test_nothing_is_told_to_be_safe_before_the_force() -> None:
+def test_nothing_is_reported_as_safe_before_the_force() -> None:
     disk = new_disk()
     with opened(disk) as (journal, callbacks), disk.script.blocked("force", "*.txn"):
         write_group(journal, [0, 1, 2])
@@ -127,7 +127,7 @@ def test_groups_begin_at_blocks_and_the_space_is_asked_for_in_advance(monkeypatc
 
 @pytest.mark.covers("J4")
 @pytest.mark.parametrize("free", range(470, 513))
-def test_a_marker_that_has_no_room_in_the_block_takes_another_one(free: int) -> None:
+def test_a_marker_that_has_no_space_in_the_block_takes_another_one(free: int) -> None:
     """`free`: what the batch leaves of its block, with its header."""
     disk = new_disk()
     with opened(disk, ON_DEMAND) as (journal, _):
@@ -141,7 +141,7 @@ def test_a_marker_that_has_no_room_in_the_block_takes_another_one(free: int) -> 
 
 @pytest.mark.covers("J5")
 @pytest.mark.parametrize("call", ["force", "write", "reserve"])
-def test_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) -> None:
+def test_after_an_error_of_the_disk_only_the_error_is_reported(call: str) -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, replace(ON_DEMAND, preallocated=1024), callbacks)
@@ -166,7 +166,7 @@ def test_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) -> 
 
 
 @pytest.mark.covers("J5")
-def test_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> None:
+def test_what_was_written_while_a_force_failed_is_not_reported_as_safe() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, SMALL, callbacks)
@@ -186,7 +186,7 @@ def test_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> None:
 
 
 @pytest.mark.covers("J5")
-def test_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> None:
+def test_a_force_that_succeeds_while_a_write_fails_is_not_reported() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, SMALL, callbacks)
@@ -201,7 +201,7 @@ def test_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> None:
 
 
 @pytest.mark.covers("J5")
-def test_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> None:
+def test_a_write_that_succeeds_while_a_force_fails_is_not_reported() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, SMALL, callbacks)
@@ -220,7 +220,7 @@ def test_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> None:
 
 
 @pytest.mark.covers("J5")
-def test_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_listener_ends_the_journal_too(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = new_disk()
     callbacks = Callbacks()
 
@@ -237,7 +237,7 @@ def test_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: pytes
 
 
 @pytest.mark.covers("J5")
-def test_a_disk_without_room_is_said_when_the_journal_is_closed() -> None:
+def test_a_full_disk_is_reported_when_the_journal_is_closed() -> None:
     disk = new_disk()
     callbacks = Callbacks()
     journal = start(disk, ON_DEMAND, callbacks)
@@ -279,7 +279,7 @@ def test_the_next_file_is_begun_only_when_the_whole_file_is_on_the_disk() -> Non
 
 
 @pytest.mark.covers("J8")
-def test_a_file_is_ended_behind_what_was_forced_also_without_sync() -> None:
+def test_a_file_is_ended_after_what_was_forced_also_without_sync() -> None:
     disk = new_disk()
     with opened(disk, replace(SMALL, max_file_bytes=1, unsynced_force_ms=3_600_000), sync=False) as (journal, _):
         write_group(journal, [0])
@@ -338,7 +338,7 @@ def test_pages_stay_if_the_settings_say_so() -> None:
 
 
 @pytest.mark.covers("J11")
-def test_records_are_told_to_be_written_before_they_are_forced_in_their_order() -> None:
+def test_records_are_reported_as_written_before_they_are_forced_in_their_order() -> None:
     disk = new_disk()
     with opened(disk) as (journal, callbacks):
         for number in range(200):

@@ -48,7 +48,7 @@ def test_the_mark_is_in_every_directory_and_never_goes_back() -> None:
 
 
 @pytest.mark.covers("J6")
-def test_concurrent_checkpoints_leave_the_largest_mark_and_write_none_behind_a_larger_one() -> None:
+def test_concurrent_checkpoints_leave_the_largest_mark_and_write_none_after_a_larger_one() -> None:
     disk = Recording()
     ledgers(disk)
     disk.script.delay("write", 0.0005)  # so that the others have their turn

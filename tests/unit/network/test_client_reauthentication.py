@@ -34,7 +34,7 @@ def opened(peer: Peer, lifetime: float = LIFETIME) -> None:
 
 
 @pytest.mark.covers("SEC28")
-def test_a_busy_connection_logs_in_anew_on_time_behind_its_requests(drive: Drive, clock: Clock) -> None:
+def test_a_busy_connection_reauthenticates_on_time_after_its_requests(drive: Drive, clock: Clock) -> None:
     may_answer = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -73,7 +73,7 @@ def test_a_busy_connection_logs_in_anew_on_time_behind_its_requests(drive: Drive
 
 
 @pytest.mark.covers("SEC28")
-def test_an_idle_connection_logs_in_anew_before_its_next_request(drive: Drive, clock: Clock) -> None:
+def test_an_idle_connection_reauthenticates_before_its_next_request(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(serve(int(LIFETIME * 1000))) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
         driver.until_ready()
@@ -121,7 +121,7 @@ def test_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: Clock) 
 
 
 @pytest.mark.covers("SEC30")
-def test_a_refused_login_anew_fails_what_is_in_flight_and_the_node_is_tried_once_more(
+def test_a_refused_reauthentication_fails_what_is_in_flight_and_the_node_is_tried_once_more(
     drive: Drive, clock: Clock
 ) -> None:
     def refuses_anew(peer: Peer) -> None:
@@ -171,7 +171,9 @@ def test_a_broker_that_ends_the_session_fails_the_requests_in_flight_in_order(dr
 
 @pytest.mark.covers("SEC34")
 @pytest.mark.parametrize("step", ["SaslHandshake", "SaslAuthenticate"])
-def test_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Drive, clock: Clock, step: str) -> None:
+def test_a_broker_that_falls_silent_in_a_reauthentication_is_disconnected(
+    drive: Drive, clock: Clock, step: str
+) -> None:
     def script(peer: Peer) -> None:
         opened(peer)
         if step == "SaslAuthenticate":
@@ -197,7 +199,7 @@ def test_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Drive, cl
 
 @pytest.mark.covers("SEC28")
 @pytest.mark.parametrize("throttled_at", [0.7, 0.96], ids=["before it", "behind it"])
-def test_a_throttle_gives_a_login_anew_more_time(drive: Drive, clock: Clock, throttled_at: float) -> None:
+def test_a_throttle_gives_a_reauthentication_more_time(drive: Drive, clock: Clock, throttled_at: float) -> None:
     """A broker reads nothing from a connection that it throttles, so it does not answer the login (KIP-219)."""
     may_throttle, may_log_in = threading.Event(), threading.Event()
 
