@@ -40,8 +40,8 @@ CASES = (
     Case("`spark_producer.producer`", "import spark_producer.producer", "numpy and pyarrow"),
     Case("PySpark's worker, numpy and pyarrow", _SPARK),
     Case(
-        "planner and commit process: and `spark_producer.datasource`",
-        f"{_SPARK}; import spark_producer.datasource",
+        "planner and commit process of a write: and `spark_producer.datasource.write.planning`",
+        f"{_SPARK}; import spark_producer.datasource.write.planning",
         "PySpark's worker, numpy and pyarrow",
     ),
     Case(

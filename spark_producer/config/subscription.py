@@ -28,13 +28,13 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """All topics whose whole name matches a regular expression."""
+    """All topics in whose names a regular expression is found, as Spark's source means it (`findFirstIn`)."""
 
     regex: str
 
     def matches(self, topic: str) -> bool:
-        """Return whether the whole name of a topic matches."""
-        return re.fullmatch(self.regex, topic) is not None
+        """Return whether a part of a topic's name matches."""
+        return re.search(self.regex, topic) is not None
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
 """The data source that Spark sees: the only package that knows pyspark.
 
-Owns: the checks of schema and options on the driver, the write of a task, the commit on the driver.
-Must not know: anything about Kafka that `Producer` and the blocking client do not offer.
+Owns: what runs in Spark's processes, on the driver and in the tasks of a query.
+Must not know: anything about Kafka that `Producer`, `consumer` and the blocking client do not offer.
 
-`source` has the class that Spark instantiates, and `write` the writers that it returns. There are no readers; a reading half
-would be a package `read` beside `write`.
+`source` has the class that Spark instantiates, `read` the readers that it returns, and `write` the writers. A process imports one
+of the two halves.
 """
 
 import sys
 
 try:
+    from pyspark.sql.datasource import DataSourceArrowWriter  # noqa: F401 - PySpark 4.0 is the first that has it
+
     from spark_producer.datasource.source import PyProducerDataSource
 except ImportError as error:
     if (error.name or "").partition(".")[0] != "pyspark":

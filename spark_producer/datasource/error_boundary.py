@@ -7,7 +7,7 @@ package, while the message alone says what to do.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pickle import PickleError
 from typing import ParamSpec, TypeVar
 
@@ -34,6 +34,20 @@ def hide_internal_traceback(method: Callable[P, R]) -> Callable[P, R]:
             logger.debug("%s failed", method.__qualname__, exc_info=True)
             cause = error.__cause__ if isinstance(error, PartitionerError) else None
             raise error.with_traceback(None) from cause
+
+    return surface
+
+
+def hide_traceback_of_iterator(method: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+    """Wrap a method that returns an iterator, like `hide_internal_traceback`: for its errors between two items, too."""
+
+    @functools.wraps(method)
+    def surface(*arguments: P.args, **named: P.kwargs) -> Iterator[R]:
+        try:
+            yield from method(*arguments, **named)
+        except PyProducerError as error:
+            logger.debug("%s failed", method.__qualname__, exc_info=True)
+            raise error.with_traceback(None) from None
 
     return surface
 

@@ -1,4 +1,4 @@
-"""The base class of the streaming writer: PySpark's own since 4.1, and on 4.0 one that gets Arrow batches too.
+"""What differs between the versions of PySpark: the base class of the streaming writer, and the Arrow types of columns.
 
 PySpark 4.0 has no `DataSourceStreamArrowWriter`. Its planner gives Arrow batches instead of rows to each writer, of a batch
 or of a stream, that is a `DataSourceArrowWriter` (`pyspark/sql/worker/write_into_data_source.py` of 4.0).
@@ -6,12 +6,15 @@ or of a stream, that is a `DataSourceArrowWriter` (`pyspark/sql/worker/write_int
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.types import StructType
 elif hasattr(datasource, "DataSourceStreamArrowWriter"):
     DataSourceStreamArrowWriter = datasource.DataSourceStreamArrowWriter
 else:
@@ -20,4 +23,53 @@ else:
         """A streaming writer that gets Arrow batches from PySpark 4.0."""
 
 
-__all__ = ["DataSourceStreamArrowWriter"]
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+HAS_READ_LIMITS = hasattr(datasource.DataSourceStreamReader, "getDefaultReadLimit")
+"""Whether Spark passes limits to the readers of streams, and fixes the end of the trigger availableNow: since 4.2."""
+
+if not TYPE_CHECKING:
+    if HAS_READ_LIMITS:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxRows,
+            ReadMinRows,
+            SupportsTriggerAvailableNow,
+        )
+    else:
+        ReadAllAvailable = ReadLimit = ReadMaxRows = ReadMinRows = SupportsTriggerAvailableNow = type(
+            "Unavailable", (), {}
+        )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that PySpark expects of a reader's RecordBatches; timestamps are in UTC.
+
+    PySpark 4.0 to 4.2 have no parameter for the time zone, and always mean UTC.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema  # it imports pandas' parts of PySpark
+
+    takes_timezone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    convert: Any = to_arrow_schema
+    found: pa.Schema = convert(schema, timezone="UTC") if takes_timezone else convert(schema)
+    return found
+
+
+__all__ = [
+    "HAS_READ_LIMITS",
+    "DataSourceStreamArrowWriter",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "ReadMinRows",
+    "SupportsTriggerAvailableNow",
+    "arrow_schema",
+]

@@ -12,7 +12,7 @@ from spark_producer.admin import checks
 from spark_producer.admin.checks import Finding
 from spark_producer.common.error_codes import Code
 from spark_producer.config import data_source_name, parse_options, producer_config
-from spark_producer.datasource.source import check_cluster
+from spark_producer.datasource.write.driver.cluster_check import check_cluster
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.network import ConnectionSettings
 from tests.security import ours

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_producer.config import parse_options
-from spark_producer.datasource.source import check_cluster
+from spark_producer.datasource.write.driver.cluster_check import check_cluster
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.task import write_task

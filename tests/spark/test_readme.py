@@ -281,8 +281,12 @@ def test_sql(page: Page) -> None:
             page.spark.sql("INSERT INTO events SELECT 'key', 'value'")
         with pytest.raises(AnalysisException, match="cannot be overwritten"):
             page.spark.sql("INSERT OVERWRITE events SELECT 'key', 'value'")
-        with pytest.raises(AnalysisException, match="cannot read"):
-            page.spark.sql("SELECT * FROM events").collect()
+        with pytest.raises(
+            AnalysisException, match=r"column 'key' of the schema has type string, but is read as binary"
+        ):
+            page.spark.sql(
+                "SELECT * FROM events WITH ('kafka.bootstrap.servers' = 'localhost:9092', 'subscribe' = 'events')"
+            ).collect()
     finally:
         page.spark.sql("DROP TABLE IF EXISTS events")
         shutil.rmtree("spark-warehouse", ignore_errors=True)

@@ -75,7 +75,17 @@ def test_insert_overwrite_is_refused(spark: SparkSession, table: str) -> None:
         spark.sql(f"INSERT OVERWRITE {table} VALUES ('k', X'01')")
 
 
+def test_select_with_options(spark: SparkSession, broker: Broker, topic: str) -> None:
+    """A table whose columns are binary can be written and read."""
+    broker.create_topic(topic, 2)
+    spark.sql(f"CREATE TABLE pyproducer_tests.both (key BINARY, value BINARY) USING {FORMAT}")
+    spark.sql(f"INSERT INTO pyproducer_tests.both {with_clause(broker, topic)} VALUES (X'31', X'01'), (NULL, NULL)")
+    clause = f"WITH ('kafka.bootstrap.servers' = '{broker.bootstrap_servers}', 'subscribe' = '{topic}')"
+    found = spark.sql(f"SELECT value, key FROM pyproducer_tests.both {clause}")
+    assert_same_rows(found, spark.createDataFrame([(b"\x01", b"1"), (None, None)], "value binary, key binary"))
+
+
 @pytest.mark.parametrize("kind", ["table", "load"])
-def test_reading_is_refused(spark: SparkSession, table: str, kind: str) -> None:
-    with pytest.raises(AnalysisException, match=r"it is only for writes\. Read with"):
+def test_reading_without_options_says_what_is_missing(spark: SparkSession, table: str, kind: str) -> None:
+    with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is not set"):
         (spark.table(table) if kind == "table" else spark.read.format(FORMAT).load()).collect()

@@ -21,7 +21,8 @@ HEAVY = {
     "pyarrow.compute", "pydoc", "ssl", "unittest", "xml", "zipfile",
 }  # fmt: skip
 NOT_FOR_WRITERS = {
-    "admin.offsets", "broker", "cli", "legacy_formats", "record.message_reader", "record.reading",
+    "admin.offsets", "broker", "cli", "consumer", "datasource.read", "legacy_formats", "record.message_reader",
+    "record.reading",
     "protocol.messages.configs", "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
 }  # fmt: skip
 ONLY_FOR_TASKS = {
@@ -32,6 +33,10 @@ ONLY_FOR_TASKS = {
     "datasource.write.worker.task",
     "datasource.write.worker.cache",
 }
+NOT_FOR_READERS = {
+    "accumulator", "broker", "cli", "datasource.write", "exactly_once", "legacy_formats", "partitioner", "producer", "sender",
+}  # fmt: skip
+ONLY_FOR_READ_TASKS = {"datasource.read.worker.read_task"}
 OF_PYSPARK = "pyspark.worker, pyspark.sql.datasource, pyspark.sql.types, numpy, pyarrow"
 
 WRITE = """
@@ -70,7 +75,7 @@ def ours(names: set[str]) -> set[str]:
 
 def test_the_modules_that_must_not_be_imported_exist() -> None:
     """A module that has moved would be imported without anybody noticing."""
-    for name in NOT_FOR_WRITERS | ONLY_FOR_TASKS:
+    for name in NOT_FOR_WRITERS | ONLY_FOR_TASKS | NOT_FOR_READERS | ONLY_FOR_READ_TASKS:
         path = ROOT / "spark_producer" / name.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), name
 
@@ -83,14 +88,31 @@ def test_a_writer_imports_nothing_heavy_and_nothing_that_readers_use(module: str
 
 
 def test_planner_and_commit_process_import_no_producer() -> None:
-    found = loaded("import spark_producer.datasource", before=OF_PYSPARK)
+    found = loaded("import spark_producer.datasource.write.planning", before=OF_PYSPARK)
     assert "spark_producer.datasource.write.writers" in found
     assert found & (HEAVY | ours(NOT_FOR_WRITERS | ONLY_FOR_TASKS)) == set()
 
 
+def test_a_read_imports_nothing_of_writing() -> None:
+    found = loaded("import spark_producer.datasource.read.worker.read_task", before=OF_PYSPARK)
+    assert found & ours(NOT_FOR_READERS) == set()
+
+
+@pytest.mark.parametrize("module", ["planning", "driver.batch_plan", "driver.stream_offsets"])
+def test_the_driver_of_a_read_imports_neither_writing_nor_what_only_tasks_need(module: str) -> None:
+    found = loaded(f"import spark_producer.datasource.read.{module}", before=OF_PYSPARK)
+    assert found & ours(NOT_FOR_READERS | ONLY_FOR_READ_TASKS) == set()
+    assert found & HEAVY == set()
+
+
+def test_the_data_source_alone_imports_neither_half() -> None:
+    found = loaded("import spark_producer.datasource", before=OF_PYSPARK)
+    assert found & ours({"datasource.read", "datasource.write", "admin", "producer", "consumer"}) == set()
+
+
 def test_the_lookup_of_formats_and_the_commit_need_no_arrow() -> None:
     found = loaded(
-        "import pyspark_pyproducer, spark_producer.datasource.write.driver.commit", before="pyspark.sql.datasource"
+        "import pyspark_pyproducer, spark_producer.datasource.write.writers", before="pyspark.sql.datasource"
     )
     assert "spark_producer.datasource.write.writers" in found
     assert found & {"numpy", "pyarrow", "spark_producer.kernel", "spark_producer.partitioner"} == set()

@@ -28,7 +28,8 @@ from pyspark.sql.types import (
 from spark_producer.admin import BlockingClient
 from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
-from spark_producer.datasource import PyProducerDataSource, source
+from spark_producer.datasource import PyProducerDataSource
+from spark_producer.datasource.write.driver import cluster_check
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
 from spark_producer.network import ConnectionSettings
 from tests.fakes.login_scripts import REFUSALS, Refusal
@@ -69,24 +70,24 @@ def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
 def test_a_stream_with_new_credentials_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings with secrets have no hash; they are compared."""
     checked: list[str] = []
-    monkeypatch.setattr(source, "_checked", [])
+    monkeypatch.setattr(cluster_check, "_checked", [])
     monkeypatch.setattr(
-        source, "check_cluster", lambda config, topic, **_: checked.append(config.sasl_password.reveal())
+        cluster_check, "check_cluster", lambda config, topic, **_: checked.append(config.sasl_password.reveal())
     )
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"}
     for password in ("old", "old", "new", "old", "new"):
         source_with(login | {"kafka.sasl.password": password}).streamWriter(VALUE, False)
     assert checked == ["old", "new"]
-    monkeypatch.setattr(source, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_check, "CHECK_SECONDS", 0.0)
     source_with(login | {"kafka.sasl.password": "new"}).streamWriter(VALUE, False)
     assert checked == ["old", "new", "new"]
-    assert len(source._checked) == 1, "what does not hold any more is forgotten"
+    assert len(cluster_check._checked) == 1, "what does not hold any more is forgotten"
 
 
 def test_a_long_wait_for_a_topic_is_reported_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
-        source.check_cluster(config, "typo", still_waiting=0.0)
+        cluster_check.check_cluster(config, "typo", still_waiting=0.0)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert told[0].startswith("still waiting for ")
@@ -97,7 +98,7 @@ def test_a_topic_that_no_broker_knows_ends_the_check_early_and_the_one_that_was_
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a time of the user's own it is waited for as long."""
-    monkeypatch.setattr(source, "UNKNOWN_TOPIC_GRACE", 0.5)
+    monkeypatch.setattr(cluster_check, "UNKNOWN_TOPIC_GRACE", 0.5)
     broker.create_topic("flights")
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "flihgts"}
     with pytest.raises(TopicNotFound) as raised:
@@ -117,7 +118,7 @@ def test_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broke
     """Whether or not brokers create topics by themselves."""
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound) as raised:
-        source.check_cluster(config, None, dead_letters="no-dead")
+        cluster_check.check_cluster(config, None, dead_letters="no-dead")
     assert str(raised.value) == (
         "UNKNOWN_TOPIC_OR_PARTITION (3) for dead-letter topic 'no-dead' (option deadLetterTopic). What to do: correct its name, "
         "or create it: writes do not create dead-letter topics."
@@ -125,7 +126,7 @@ def test_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broke
     broker.create_topic("flights.dead")
     broker.create_topic("flights")
     with pytest.raises(TopicNotFound, match=r"correct its name \(did you mean 'flights\.dead'\?\), or create it"):
-        source.check_cluster(config, None, dead_letters="flights.daed")
+        cluster_check.check_cluster(config, None, dead_letters="flights.daed")
 
 
 @pytest.mark.covers("COM8")
@@ -159,7 +160,7 @@ def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest
     source_to(servers).streamWriter(VALUE, False)
     broker.close()
     assert source_to(servers).streamWriter(VALUE, True).settings.sink.topic == "known"
-    monkeypatch.setattr(source, "CHECK_SECONDS", 0.0)  # Spark creates the source: no clock can be given to it
+    monkeypatch.setattr(cluster_check, "CHECK_SECONDS", 0.0)  # Spark creates the source: no clock can be given to it
     with pytest.raises(BrokersUnreachable, match=servers):
         source_to(servers, patience=1).streamWriter(VALUE, False)
 

@@ -160,7 +160,7 @@ def test_each_logger_of_the_package_escapes() -> None:
 )
 def test_the_loggers_of_the_package_escape(name: str, caplog: pytest.LogCaptureFixture) -> None:
     import spark_producer.broker.connections.lifecycle
-    import spark_producer.datasource.source
+    import spark_producer.datasource.write.driver.cluster_check
     import spark_producer.exactly_once.cluster.control_topic  # noqa: F401
 
     caplog.set_level(logging.INFO, name)

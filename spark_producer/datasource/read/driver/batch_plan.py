@@ -1,0 +1,120 @@
+"""The plan of a batch: the offset ranges of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.partition_offsets import NO_OFFSET
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
+from spark_producer.config.offset_limits import SpecificOffsets, ending_limit, starting_limit
+from spark_producer.config.subscription import subscription
+from spark_producer.consumer.isolation import Isolation
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.datasource.read.driver.assignment import assigned
+from spark_producer.datasource.read.driver.data_loss import within_the_log
+from spark_producer.datasource.read.driver.offset_resolution import (
+    OffsetLookup,
+    ending_offsets,
+    named,
+    starting_offsets,
+)
+from spark_producer.datasource.read.driver.range_splitting import divide
+from spark_producer.datasource.read.pushed_filters import PushedFilters
+from spark_producer.datasource.read.source_settings import SourceSettings
+from spark_producer.datasource.read.task_ranges import TopicRangesPartition
+from spark_producer.errors import BrokerError, ConfigError
+from spark_producer.network import ConnectionSettings
+
+logger = escaping_logger("pyproducer")
+
+TIMEOUT_OPTION = "kafka.default.api.timeout.ms"
+
+
+def plan_batch(settings: SourceSettings, filters: PushedFilters) -> list[TopicRangesPartition]:
+    """Return the tasks of a batch, none if there is nothing to read.
+
+    Raises:
+        TopicNotFound: a topic or partition does not exist. ConfigError: the starting or ending point does not fit.
+        DataLoss: with `failOnDataLoss`, an offset is not in the log. BrokerError, KafkaTimeout, ConnectionFailed,
+        AuthenticationFailed, TlsFailed: the brokers refuse, or cannot be reached.
+    """
+    with connect(settings) as client:
+        ranges = _ranges(client, settings, filters)
+    tasks = divide(ranges, settings.source.min_partitions, settings.source.max_records_per_partition)
+    offsets = sum(each.end - each.start for each in ranges)
+    logger.info("a batch reads %d offsets of %d topic-partitions in %d tasks", offsets, len(ranges), len(tasks))
+    return [TopicRangesPartition(task) for task in tasks]
+
+
+def connect(settings: SourceSettings) -> BlockingClient:
+    """Return a client for the look-ups of a read.
+
+    Raises:
+        ConfigError: as `ConnectionSettings.from_config`.
+    """
+    connection = ConnectionSettings.from_config(settings.config)
+    return BlockingClient(
+        connection, timeout=settings.config.default_api_timeout_ms / 1000, timeout_option=TIMEOUT_OPTION
+    )
+
+
+def isolation_of(settings: SourceSettings) -> Isolation:
+    """Return the isolation level of a read."""
+    return Isolation[settings.config.isolation_level.upper()]
+
+
+def _ranges(client: BlockingClient, settings: SourceSettings, filters: PushedFilters) -> list[OffsetRange]:
+    source = settings.source
+    found = assigned(client, subscription(source))
+    lookup = OffsetLookup(client, found.leaders, isolation_of(settings))
+    first, last = starting_limit(source, streaming=False), ending_limit(source)
+    starts, ends = starting_offsets(lookup, first, source), ending_offsets(lookup, last)
+    if isinstance(first, SpecificOffsets):
+        starts = within_the_log(lookup, starts, "startingOffsets", fail=source.fail_on_data_loss)
+    if isinstance(last, SpecificOffsets):
+        ends = within_the_log(lookup, ends, "endingOffsets", fail=source.fail_on_data_loss)
+    if isinstance(first, SpecificOffsets):
+        _check_order(starts, ends)
+    return _filtered(lookup, starts, ends, filters)
+
+
+def _check_order(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+    wrong = sorted(each for each in starts if starts[each] > ends[each])
+    if wrong:
+        raise ConfigError(
+            f"the read ends before it starts in {named(wrong)}: {wrong[0]} starts at offset {starts[wrong[0]]} and ends at "
+            f"{ends[wrong[0]]}. Correct startingOffsets or the end"
+        )
+
+
+def _filtered(
+    lookup: OffsetLookup,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    filters: PushedFilters,
+) -> list[OffsetRange]:
+    """Return the ranges that can have records which pass the filters."""
+    kept = {}
+    for each, end in ends.items():
+        first = max(starts[each], filters.first_offset)
+        last = end if filters.end_offset is None else min(end, filters.end_offset)
+        if first < last and filters.keeps(each):
+            kept[each] = OffsetRange(each, first, last)
+    if not filters.first_timestamp or not kept:
+        return list(kept.values())
+    passing = _first_at(lookup, dict.fromkeys(kept, filters.first_timestamp))
+    late = (each._replace(start=max(each.start, passing.get(each.topic_partition, 0))) for each in kept.values())
+    return [each for each in late if each.start < each.end and passing.get(each.topic_partition) != NO_OFFSET]
+
+
+def _first_at(lookup: OffsetLookup, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the first offset at or after each timestamp; nothing if a log has a format without timestamps."""
+    try:
+        return lookup.at(timestamps)
+    except BrokerError as error:
+        if error.code != Code.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            raise
+        return {}

@@ -1,0 +1,207 @@
+"""The driver of a stream: how far each micro-batch reads, and which ranges it has.
+
+It lives as long as the query, in one process of Spark, with one connected client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.group_offsets import GroupOffsets
+from spark_producer.admin.offsets import EARLIEST, LATEST
+from spark_producer.admin.partition_offsets import FoundTopics
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.escape import escaping_logger
+from spark_producer.config.offset_limits import SpecificOffsets, starting_limit
+from spark_producer.config.subscription import subscription
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.datasource.read.driver.assignment import assigned
+from spark_producer.datasource.read.driver.batch_plan import connect, isolation_of
+from spark_producer.datasource.read.driver.data_loss import report_loss, within_the_log
+from spark_producer.datasource.read.driver.offset_resolution import OffsetLookup, named, starting_offsets
+from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends, seconds_of
+from spark_producer.datasource.read.driver.topic_history import TopicHistory
+from spark_producer.datasource.read.source_settings import SourceSettings
+from spark_producer.errors import PyProducerError
+
+logger = escaping_logger("pyproducer")
+
+Offsets = dict[TopicPartition, int]
+"""The next offset to read of each topic-partition."""
+
+BACKWARD_ATTEMPTS, BACKWARD_SECONDS = 3, 1.0
+"""Look-ups of the latest offsets if they are before those already read, and seconds between them, as in Spark's source: a leader
+that was just elected may not know the end of its log yet."""
+
+COMMIT_SECONDS = 10.0
+"""Maximum seconds for committing offsets to `commitGroup`, for which a micro-batch waits."""
+
+
+class StreamOffsets:
+    """The offsets of one stream. It connects at the first call."""
+
+    def __init__(
+        self,
+        settings: SourceSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        connect: Callable[[SourceSettings], BlockingClient] = connect,
+    ) -> None:
+        self._settings = settings
+        self._source = settings.source
+        self._subscription = subscription(settings.source)
+        self._clock = clock
+        self._connect = connect
+        self._client: BlockingClient | None = None
+        self._group: GroupOffsets | None = None
+        self._history = TopicHistory()
+        self._delay: TriggerDelay | None = None
+        if settings.source.min_offsets_per_trigger is not None:
+            delay = seconds_of("maxTriggerDelay", settings.source.max_trigger_delay)
+            self._delay = TriggerDelay(settings.source.min_offsets_per_trigger, delay)
+        self._is_available_now = False
+        self._last_ends: Offsets | None = None
+        """With the trigger availableNow: the offsets at which the query ends."""
+        self.latest: Offsets | None = None
+        """The latest offsets of the last look-up, for the progress of the query."""
+
+    def initial(self) -> Offsets:
+        """Return the offsets at which a new query starts.
+
+        Raises:
+            TopicNotFound: a topic or partition does not exist. ConfigError: the starting point does not fit. DataLoss: with
+            `failOnDataLoss`, an offset is not in the log. BrokerError, KafkaTimeout, ConnectionFailed: the brokers refuse, or
+            cannot be reached.
+        """
+        limit = starting_limit(self._source, streaming=True)
+        lookup = self._lookup(assigned(self._connected(), self._subscription))
+        offsets = starting_offsets(lookup, limit, self._source)
+        if isinstance(limit, SpecificOffsets):
+            offsets = within_the_log(lookup, offsets, "startingOffsets", fail=self._source.fail_on_data_loss)
+        return offsets
+
+    def prepare_for_available_now(self) -> None:
+        """Fix the end of the query at the offsets of the next look-up."""
+        self._is_available_now = True
+
+    def next_ends(self, starts: Offsets, *, limited: bool) -> Offsets:
+        """Return the ends of the micro-batch that begins at `starts`: `starts` if it has to wait, or if nothing is new.
+
+        Without `limited` the options for the size of a micro-batch do not count, as Spark wants it for the trigger `once`.
+
+        Raises: as `initial`.
+        """
+        ends = self._last_ends
+        if ends is None:
+            ends = self._latest_offsets(starts)
+            if self._is_available_now:
+                self._last_ends = ends
+        self.latest = ends
+        begins = self._history.starts(starts)
+        ends = self._history.distinct(ends)
+        if not limited:
+            return ends
+        waits = self._delay is not None and not self._is_available_now
+        if waits and self._delay is not None and self._delay.waits(begins, ends, self._clock()):
+            return starts
+        if self._source.max_offsets_per_trigger is None:
+            return ends
+        added = self._earliest([each for each in ends if each not in begins])
+        return self._history.distinct(limited_ends(self._source.max_offsets_per_trigger, begins | added, ends))
+
+    def ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+        """Return the ranges of a micro-batch. New topic-partitions begin at their earliest offset.
+
+        Raises:
+            DataLoss: with `failOnDataLoss`, topic-partitions are gone or do not begin at 0, or offsets went backwards. And as
+            `initial`.
+        """
+        self._check_gone(starts, ends)
+        begins = self._history.starts(starts)
+        added = self._earliest([each for each in ends if each not in begins])
+        for each, offset in added.items():
+            if offset and each not in starts:
+                text = f"{each} is new, but its log begins at offset {offset} instead of 0: earlier records are gone"
+                report_loss(text, fail=self._source.fail_on_data_loss)
+        begins |= added
+        backwards = [each for each, end in ends.items() if each in begins and end < begins[each]]
+        if backwards:
+            self._report_backwards(backwards, begins, ends)
+            begins |= self._earliest(backwards)
+        return [OffsetRange(each, begins[each], end) for each, end in ends.items() if each in begins]
+
+    def commit(self, ends: Offsets) -> None:
+        """Commit offsets of finished micro-batches to `commitGroup`, if it is set. A failure is a warning."""
+        group = self._source.commit_group
+        if group is None or not ends:
+            return
+        try:
+            if self._group is None:
+                self._group = GroupOffsets(self._connected(), group)
+            self._group.commit(ends, COMMIT_SECONDS)
+        except PyProducerError as error:
+            logger.warning(
+                "offsets of the stream could not be committed to commitGroup %s, so Kafka's tools show an older position; the "
+                "query does not need them: %s",
+                group,
+                error,
+            )
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> BlockingClient:
+        if self._client is None:
+            self._client = self._connect(self._settings)
+        return self._client
+
+    def _lookup(self, found: FoundTopics) -> OffsetLookup:
+        return OffsetLookup(self._connected(), found.leaders, isolation_of(self._settings))
+
+    def _latest_offsets(self, starts: Offsets) -> Offsets:
+        """Return the latest offset of each topic-partition, after a check for what was deleted or created again."""
+        fail = self._source.fail_on_data_loss
+        found = assigned(self._connected(), self._subscription, may_be_missing=bool(starts))
+        for topic in self._history.created_again(found.topic_ids, starts):
+            text = f"topic {topic!r} was deleted and created again since records of it were read"
+            report_loss(f"{text}: unread records of the earlier topic are gone", fail=fail)
+        lookup = self._lookup(found)
+        ends = lookup.of_all(LATEST)
+        for _ in range(BACKWARD_ATTEMPTS - 1):
+            if not _backwards(self._history.starts(starts), ends):
+                break
+            self._connected().pause(BACKWARD_SECONDS)
+            ends = lookup.of_all(LATEST)
+        self._check_gone(starts, ends)
+        if backwards := _backwards(self._history.starts(starts), ends):
+            self._report_backwards(backwards, starts, ends)
+            self._history.begin_again(backwards, starts)
+        return ends
+
+    def _check_gone(self, starts: Offsets, ends: Offsets) -> None:
+        if gone := [each for each in starts if each not in ends]:
+            text = f"{named(gone)} of the subscription do not exist any more: unread records of them are gone"
+            report_loss(text, fail=self._source.fail_on_data_loss)
+
+    def _report_backwards(self, backwards: list[TopicPartition], starts: Offsets, ends: Offsets) -> None:
+        first = min(backwards)
+        text = (
+            f"the offsets of {named(backwards)} went backwards, as after a topic was deleted and created again: {first} was read "
+            f"up to offset {starts[first]}, and its log ends at {ends[first]}"
+        )
+        report_loss(text, fail=self._source.fail_on_data_loss)
+
+    def _earliest(self, wanted: list[TopicPartition]) -> Offsets:
+        """Return the earliest offsets; without the topic-partitions that do not exist any more."""
+        if not wanted:
+            return {}
+        found = assigned(self._connected(), self._subscription, may_be_missing=True)
+        return self._lookup(found).at({each: EARLIEST for each in wanted if each in found.leaders})
+
+
+def _backwards(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    return [each for each, start in starts.items() if ends.get(each, start) < start]
