@@ -78,7 +78,7 @@ def test_there_are_notebooks() -> None:
 @pytest.mark.filterwarnings("ignore:Proactor event loop|zmq")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_says_what_is_kept_of_it(machine_of_a_reader: Path, path: Path) -> None:
-    """Pictures are drawn; tables and figures are those that are kept with it (`make notebooks` writes them anew)."""
+    """Pictures are drawn; tables and figures are those that are kept with it (`make notebooks` writes them again)."""
     fresh, kept = run(path, machine_of_a_reader), stored(RESULTS / path.name)
     assert len(outputs(fresh, "image/png")) == pictures_drawn(fresh) > 0
     for kind in ("text/markdown", "text"):
