@@ -56,7 +56,7 @@ bytecode: setup-dev ## compile package and tests once, so that the processes of 
 	@$(BIN)/python -m compileall -q spark_producer tests benchmarks jobs
 	@$(BIN)/python -m pytest -n 0 -q --collect-only > /dev/null
 
-test: jars ## every test, with real Kafka and real Spark
+test: jars ## every test of CI, with real Kafka and real Spark
 	$(PYTEST) $(ARGS)
 
 test-fast: setup-dev ## tests without a JVM and without the slow ones, a minute or two

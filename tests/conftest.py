@@ -48,12 +48,10 @@ BROKERS = [
 KAFKA_4_FIRST = [
     pytest.param("kafka-4", marks=pytest.mark.kafka),
     pytest.param("embedded", marks=pytest.mark.campaign),
-    pytest.param("kafka-3.9", marks=(pytest.mark.kafka, pytest.mark.campaign)),
+    pytest.param("kafka-3.9", marks=pytest.mark.kafka),
 ]
 """For tests whose minutes are those of Spark, where other tests show what differs between the brokers."""
-EMBEDDED_AND_KAFKA_4 = [*BROKERS[:1], *BROKERS[2:], KAFKA_4_FIRST[2]]
-"""For tests whose minutes are those that a broker takes to start, or of waiting."""
-STRICT_BROKERS = ["strict_broker", pytest.param("kafka_39", marks=pytest.mark.campaign), "kafka_4"]
+STRICT_BROKERS = ["strict_broker", "kafka_39", "kafka_4"]
 """Fixtures of brokers that create no topics by themselves, for such tests."""
 TOGETHER: dict[str, set[str]] = {
     "dear": {"spark", "registry", "kafka_three"},
@@ -91,7 +89,8 @@ if importlib.util.find_spec("pyspark"):
 
 UNIT = Path(__file__).parent / "unit"
 OWN_RUNS = ("campaign", "nightly")
-"""Marks of tests that run only with `-m` and this word, as `make campaigns` and `make nightly` do."""
+"""Marks of tests that run only with `-m` and this word, as `make campaigns` and `make nightly` do.
+A test with both is part of a campaign."""
 TWINS = {"kafka_39", "kafka_39_behind_proxy", "_secured_39", "kafka-3.9"}
 """Of a test that runs on two versions of Kafka, CI runs the one on the newest, and `make nightly` the other."""
 LEFT_OUT = pytest.StashKey[Counter[str]]()
@@ -153,9 +152,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def own_run(config: pytest.Config, item: pytest.Item) -> str | None:
     """How to run a test that this run leaves out; None if it is part of this run."""
-    for mark in OWN_RUNS:
-        if item.get_closest_marker(mark) and mark not in config.option.markexpr:
-            return f"-m {mark}"
+    own = next((mark for mark in OWN_RUNS if item.get_closest_marker(mark)), "")
+    if own not in config.option.markexpr:
+        return f"-m {own}"
     slow = UNIT in item.path.parents and item.get_closest_marker("slow")
     named = "::" in "".join(config.invocation_params.args) or config.option.keyword or config.option.markexpr
     return "--slow" if slow and not (config.option.slow or named) else None

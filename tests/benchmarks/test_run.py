@@ -37,7 +37,6 @@ def test_every_contender_of_rows_of_any_length_and_of_exactly_once_writes_every_
     assert max(sizes) < 330, "every one of them writes the headers"
 
 
-@pytest.mark.campaign
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.nightly

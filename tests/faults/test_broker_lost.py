@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from spark_producer import Producer
-from tests.conftest import EMBEDDED_AND_KAFKA_4, Broker, local_broker
+from tests.conftest import BROKERS, Broker, local_broker
 from tests.faults.paced import PacedWrite, assert_exactly_once_in_order
 from tests.spark.frames import write
 from tests.support.kafka_cluster import KafkaCluster
@@ -75,7 +75,7 @@ Mortal = tuple[Broker, Callable[[], None], Callable[[], None]]
 """A broker, what kills it, what starts it again."""
 
 
-@pytest.fixture(params=EMBEDDED_AND_KAFKA_4)
+@pytest.fixture(params=BROKERS)
 def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mortal]:
     """A broker that may be killed; it runs again at the end, since other tests use the real ones too."""
     if request.param == "embedded":

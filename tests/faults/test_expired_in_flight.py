@@ -18,7 +18,7 @@ from spark_producer.errors import DeliveryTimeout
 from spark_producer.network import Client
 from spark_producer.producer import internals as parts_module
 from spark_producer.producer import parts_of
-from tests.conftest import EMBEDDED_AND_KAFKA_4, ProxiedBroker
+from tests.conftest import BROKERS, ProxiedBroker
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_columns import read_columns
 from tests.support.waiting import wait_until
@@ -99,7 +99,7 @@ def is_cut(proxy: FaultProxy) -> None:
 
 @pytest.mark.covers("SN34")
 @pytest.mark.parametrize("the_rest", [arrives, is_cut], ids=lambda rest: rest.__name__)
-@pytest.mark.parametrize("proxied", EMBEDDED_AND_KAFKA_4, indirect=True)
+@pytest.mark.parametrize("proxied", BROKERS, indirect=True)
 def test_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
     proxied: ProxiedBroker, topic: str, the_rest: Callable[[FaultProxy], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,25 +20,13 @@ from tests.interop.conversations.scene import Scene, Style, play
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 
-SOME = 4
-"""One of so many scenes is played to Kafka 3.9 in every run."""
-
 
 def cases(version: str) -> list[object]:
-    """Every scene that a Kafka plays in less than seconds; of those of 3.9, which are older than the others, some in every run.
+    """Every scene that a Kafka plays in less than seconds.
 
     What a Kafka answers does not change with our code: a run asks it for what is written down, so that nobody writes down more.
     """
-    return [
-        pytest.param(
-            scene,
-            style,
-            id=title(scene, style),
-            marks=[pytest.mark.campaign] if version == KAFKA_39 and number % SOME else [],
-        )
-        for number, (scene, style) in enumerate(spoken_by(version))
-        if not scene.slow
-    ]
+    return [pytest.param(scene, style, id=title(scene, style)) for scene, style in spoken_by(version) if not scene.slow]
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,6 @@ OF_KAFKA = {Codec.NONE: "none", Codec.GZIP: "gzip", Codec.SNAPPY: "snappy", Code
 LEGACY = [(magic, codec) for magic in (0, 1) for codec in Codec if codec not in ONLY_IN_V2]
 BATCHES = 40
 ROWS = 3000
-NEWEST_FIRST = ["kafka_4", pytest.param("kafka_39", marks=pytest.mark.campaign)]
-"""For tests that start a JVM for each case."""
 
 
 @pytest.fixture(params=["kafka_39", "kafka_4"])
@@ -123,7 +121,6 @@ def test_kafka_39_takes_message_sets_in_the_old_requests(kafka_39: KafkaCluster,
     assert read_rows(kafka_39, topic, len(written)) == written
 
 
-@pytest.mark.parametrize("cluster", NEWEST_FIRST, indirect=True)
 @pytest.mark.parametrize("codec", Codec)
 def test_what_javas_producer_packs_is_read(cluster: KafkaCluster, topic: str, codec: Codec) -> None:
     """Console producer: keys, nulls and headers, in batches of some hundred records, as the broker stored them."""

@@ -17,7 +17,6 @@ from tests.platforms.shipping import ROWS, judge
 SECONDS = 240
 
 
-@pytest.mark.campaign
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_every_way_to_write_passes_with_this_spark(tmp_path: Path) -> None:

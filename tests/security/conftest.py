@@ -9,9 +9,6 @@ import pytest
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.secured_kafka import SecuredKafka
 
-NEWEST_FIRST = ["kafka-4", pytest.param("kafka-3.9", marks=pytest.mark.campaign)]
-"""Parameters of `secured`, for what takes the seconds of sessions and loads, and depends on nothing that changed since 3.9."""
-
 
 @pytest.fixture(scope="session")
 def _secured_39() -> Iterator[SecuredKafka]:

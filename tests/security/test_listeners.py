@@ -6,7 +6,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.security.conftest import NEWEST_FIRST
 from tests.security.ways import TLS, WAYS, Way, for_librdkafka, login, read_by_librdkafka
 from tests.support.secured_kafka import NOBODY, NOBODY_PASSWORD, SecuredKafka
 
@@ -27,7 +26,6 @@ REFUSED = {
 
 
 @pytest.mark.covers("SEC1")
-@pytest.mark.parametrize("secured", NEWEST_FIRST, indirect=True)
 @pytest.mark.parametrize("name", WAYS)
 def test_every_way_in_works_for_librdkafka(secured: SecuredKafka, topic: str, name: str) -> None:
     secured.create_topic(topic, 1)

@@ -13,13 +13,11 @@ from spark_producer import Producer
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import AuthenticationFailed, BrokerError
 from tests.security import ours
-from tests.security.conftest import NEWEST_FIRST
 from tests.security.load import Load, send_all
 from tests.security.ways import WAYS, Way, login
 from tests.support.proxy import Direction
 from tests.support.secured_kafka import MECHANISMS, REAUTHENTICATION_MS, SecuredKafka
 
-pytestmark = pytest.mark.parametrize("secured", NEWEST_FIRST, indirect=True)
 SASL_HANDSHAKE = 17
 SESSIONS = 2
 SOME = 200

@@ -10,12 +10,10 @@ import pytest
 
 from spark_producer import Producer
 from tests.security import ours
-from tests.security.conftest import NEWEST_FIRST
 from tests.security.load import Load
 from tests.security.ways import TLS, Way, login
 from tests.support.secured_kafka import SecuredKafka
 
-pytestmark = pytest.mark.parametrize("secured", NEWEST_FIRST, indirect=True)
 AT_ONCE = {"linger.ms": "5", "reconnect.backoff.ms": "10", "reconnect.backoff.max.ms": "200"}
 SOME = 200
 

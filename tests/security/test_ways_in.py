@@ -36,7 +36,7 @@ STREAMED = (
         pytest.param("kafka-4", True, id="kafka-4-java's-names"),
         pytest.param("kafka-4", False, id="kafka-4-librdkafka's-names"),
         pytest.param("kafka-3.9", True, id="kafka-3.9-java's-names"),
-        pytest.param("kafka-3.9", False, id="kafka-3.9-librdkafka's-names", marks=pytest.mark.campaign),
+        pytest.param("kafka-3.9", False, id="kafka-3.9-librdkafka's-names"),
     ],
     indirect=["secured"],
 )

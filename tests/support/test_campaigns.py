@@ -48,3 +48,11 @@ def test_the_error_for_a_case_of_a_campaign_says_how_it_runs() -> None:
     case = f"{SIMULATION}::test_kip91_thousands_of_schedules[1500]"
     assert "1 tests run only with -m campaign" in collection(case, end=pytest.ExitCode.NO_TESTS_COLLECTED)
     assert "only with -m campaign" not in collection(case, "-m", "campaign")
+
+
+def test_a_twin_on_kafka_39_runs_nightly_unless_it_is_of_a_campaign() -> None:
+    """A test with both marks would be left out by both commands if each asked for its own."""
+    files = "tests/kafka/test_formats.py", "tests/faults/test_transactions_cut.py"
+    nightly, campaign = (collection(*files, "-m", mark) for mark in ("nightly", "campaign"))
+    assert [twin in nightly for twin in ("[kafka_39-", "[0-kafka-3.9]", "[9-kafka-3.9]")] == [True, True, False]
+    assert [twin in campaign for twin in ("[kafka_39-", "[0-kafka-3.9]", "[9-kafka-3.9]")] == [False, False, True]
