@@ -10,7 +10,7 @@ of the two halves.
 import sys
 
 try:
-    from pyspark.sql.datasource import DataSourceArrowWriter  # noqa: F401 - PySpark 4.0 is the first that has it
+    from pyspark.sql.datasource import DataSourceArrowWriter  # noqa: F401 - since 4.0
 
     from spark_producer.datasource.source import PyProducerDataSource
 except ImportError as error:

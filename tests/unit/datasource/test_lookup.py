@@ -17,6 +17,6 @@ def test_sparks_lookup_finds_the_source() -> None:
 def test_what_else_is_missing_is_not_blamed_on_spark() -> None:
     done = python("import sys; sys.modules['zstandard'] = None; import spark_producer.datasource.write.worker.task")
     assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of zstandard halted")
-    done = python("import sys; sys.modules['py4j'] = None; import spark_producer.datasource.write.writers")
+    done = python("import sys; sys.modules['py4j'] = None; import spark_producer.datasource")
     assert "PySpark 4.0" not in done.stderr
     assert "py4j" in done.stderr
