@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+import numpy as np
+
 from spark_producer.errors import RemoteProtocolError
 
 _SIZE = struct.Struct(">i")
@@ -14,9 +16,6 @@ STAGING_BYTES = 64 * 1024
 
 MAX_SMALL_FRAME_BYTES = STAGING_BYTES - _SIZE.size
 """A larger frame is received into memory of its own."""
-
-FIRST_ALLOCATION = 1024 * 1024
-"""A large frame's memory grows with what has arrived of it, from this size on, because a declared size is only a claim."""
 
 DEFAULT_MAX_FRAME_SIZE = 128 * 1024 * 1024
 
@@ -29,6 +28,9 @@ _FOREIGN_STARTS = (
     (b"GET ", "it sends an HTTP request"),
     (b"POST", "it sends an HTTP request"),
 )
+
+
+_NO_MEMORY = memoryview(b"")
 
 
 def _always(_: int) -> bool:
@@ -56,14 +58,14 @@ class FrameReader:
         self.wanted = 0
         self._staging = bytearray(STAGING_BYTES)
         self._filled = 0
-        self._large = bytearray()
+        self._large = _NO_MEMORY
         self._large_size = 0
         self._large_filled = 0
 
     def space(self) -> memoryview:
         """Return the memory for the next bytes, which is never empty."""
         if self._large_size:
-            return memoryview(self._large)[self._large_filled :]
+            return self._large[self._large_filled :]
         if not self._staging:
             self._staging = bytearray(STAGING_BYTES)
         return memoryview(self._staging)[self._filled :]
@@ -85,7 +87,7 @@ class FrameReader:
 
     def forget(self) -> None:
         """Free the memory of a frame that will never be whole, because no more bytes come."""
-        self._staging = self._large = bytearray()
+        self._staging, self._large = bytearray(), _NO_MEMORY
         self._filled = self._large_size = self._large_filled = 0
 
     def received(self, count: int) -> list[memoryview]:
@@ -115,15 +117,11 @@ class FrameReader:
 
     def _received_large(self, count: int) -> list[memoryview]:
         self._large_filled += count
-        if self._large_filled == self._large_size:
-            frame = memoryview(self._large)
-            self._large, self._large_size, self._large_filled = bytearray(), 0, 0
-            return [frame]
-        if self._large_filled == len(self._large):
-            grown = bytearray(min(self._large_size, 2 * len(self._large)))
-            grown[: self._large_filled] = self._large
-            self._large = grown
-        return []
+        if self._large_filled < self._large_size:
+            return []
+        frame = self._large
+        self._large, self._large_size, self._large_filled = _NO_MEMORY, 0, 0
+        return [frame]
 
     def _cut(self) -> list[memoryview]:
         frames: list[memoryview] = []
@@ -150,8 +148,9 @@ class FrameReader:
 
     def _start_large(self, start: int, size: int) -> None:
         have = self._filled - start
-        self._large = bytearray(min(size, max(FIRST_ALLOCATION, 2 * have)))
-        self._large[:have] = self._staging[start : self._filled]
+        # The system gives memory when it is first written: a declared size is only a claim, and takes none by itself.
+        self._large = np.empty(size, dtype=np.uint8).data
+        self._large[:have] = memoryview(self._staging)[start : self._filled]
         self._large_size, self._large_filled = size, have
 
     def _size_at(self, position: int) -> int:
