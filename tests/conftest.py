@@ -108,6 +108,14 @@ def no_secret_sent() -> None:
     redaction._sent_secrets = redaction.SentSecrets()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_idle_connections() -> Iterator[None]:
+    """The connections that reads of this process have left open are closed when the run ends."""
+    yield
+    if consumer := sys.modules.get("spark_producer.consumer"):
+        consumer.CONNECTIONS.clear()
+
+
 class Broker(Protocol):
     """What a test of the wire needs from any broker."""
 

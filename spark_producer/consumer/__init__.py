@@ -6,7 +6,7 @@ Must not know: pyspark, the options of the data source, producers.
 
 from spark_producer.consumer.isolation import Isolation
 from spark_producer.consumer.offset_range import OffsetRange
-from spark_producer.consumer.read_ranges import read_ranges
+from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
 from spark_producer.consumer.settings import ALL_COLUMNS, FetchSettings
 
-__all__ = ["ALL_COLUMNS", "FetchSettings", "Isolation", "OffsetRange", "read_ranges"]
+__all__ = ["ALL_COLUMNS", "CONNECTIONS", "FetchSettings", "Isolation", "OffsetRange", "read_ranges"]

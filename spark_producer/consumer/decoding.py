@@ -40,20 +40,19 @@ class FetchedBatches(NamedTuple):
     aborted: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def from_response(cls, wanted: OffsetRange, row: FetchPartitionResponse) -> FetchedBatches:
-        """Return the batches of a response for the range `wanted`.
+    def from_response(cls, wanted: OffsetRange, row: FetchPartitionResponse, *, first: bool) -> FetchedBatches:
+        """Return the whole batches of a response for the range `wanted`; `first`: it was the first in the request.
 
         Raises:
-            CorruptRecord: the bytes are not batches.
+            CorruptRecord: the bytes are not batches, or there is no whole one in those of the first partition (KIP-74).
         """
         data = decoded_records(row.records) or NO_BYTES
         try:
             size, next_offset = end_of(data)
+            if first and len(data) and not size:
+                raise CorruptRecord(f"{len(data)} bytes without a whole batch")
         except CorruptRecord as error:
-            raise _located(error, wanted.topic_partition, wanted.start) from error
-        if len(data) and not size:
-            reason = CorruptRecord(f"{len(data)} bytes without a whole batch")
-            raise _located(reason, wanted.topic_partition, wanted.start)
+            raise _located(error, wanted) from error
         aborted = tuple((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
         return cls(*wanted, max(wanted.start, next_offset), data[:size], aborted)
 
@@ -76,7 +75,7 @@ def decode(fetched: FetchedBatches, columns: frozenset[str], *, check_crcs: bool
             if first < end:
                 yield batch.slice(first, end - first).select(names)
     except CorruptRecord as error:
-        raise _located(error, fetched.topic_partition, fetched.start) from error
+        raise _located(error, OffsetRange(*fetched[:3])) from error
 
 
 def _first_offset(data: memoryview) -> int:
@@ -86,11 +85,15 @@ def _first_offset(data: memoryview) -> int:
     return int.from_bytes(data[:8], "big")
 
 
-def _located(error: CorruptRecord, topic_partition: TopicPartition, position: int) -> CorruptRecord:
-    """Return the error with its topic-partition and an offset; `position` is the offset if the error has none."""
-    offset = getattr(error, "offset", position)
+def _located(error: CorruptRecord, fetched_from: OffsetRange) -> CorruptRecord:
+    """Return the error with the topic-partition, and the offset where reading began if it has none."""
+    return corrupt(fetched_from.topic_partition, getattr(error, "offset", fetched_from.start), str(error))
+
+
+def corrupt(topic_partition: TopicPartition, offset: int, reason: str) -> CorruptRecord:
+    """Return the error for fetched bytes that are damaged."""
     return CorruptRecord(
-        f"reading {topic_partition} failed at offset {offset}: {error}. What to do: read again; a log that stays so is damaged.",
+        f"reading {topic_partition} failed at offset {offset}: {reason}. What to do: read again; a log that stays so is damaged.",
         offset=offset,
         topic_partition=topic_partition,
     )

@@ -148,7 +148,7 @@ class FrameReader:
 
     def _start_large(self, start: int, size: int) -> None:
         have = self._filled - start
-        # The system gives memory when it is first written: a declared size is only a claim, and takes none by itself.
+        # The system gives memory when it is first written: a declared size is only a claim.
         self._large = np.empty(size, dtype=np.uint8).data
         self._large[:have] = memoryview(self._staging)[start : self._filled]
         self._large_size, self._large_filled = size, have

@@ -1,0 +1,83 @@
+"""Caches connections to clusters across the tasks and micro-batches of a Python worker."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from spark_producer.consumer.known_cluster import KnownCluster
+from spark_producer.network.client import Client
+from spark_producer.network.settings import ConnectionSettings
+
+MAX_IDLE_CONNECTIONS = 4
+"""Maximum clusters, or logins at one, to which a worker keeps connections while no task reads."""
+
+MAX_IDLE_S = 600.0
+"""Maximum seconds from the end of a read; the next one closes the connections after that. Spark's own source keeps its consumers
+for 5 minutes, and producers for 10 (`spark.kafka.consumer.cache.timeout`, `spark.kafka.producer.cache.timeout`)."""
+
+
+@dataclass(slots=True)
+class Connections:
+    """The connections to a cluster, and what is known of it. One read at a time has them."""
+
+    settings: ConnectionSettings
+    client: Client
+    cluster: KnownCluster = field(default_factory=KnownCluster)
+    used: float = 0.0
+    process: int = field(default_factory=os.getpid)
+
+    def close(self) -> None:
+        """Close all connections, unless a forked child calls: its copies share their selector with the parent."""
+        if self.process == os.getpid():
+            self.client.close()
+
+
+class ConnectionCache:
+    """Connections that no read is using. Reads of one thread take them and give them back."""
+
+    def __init__(
+        self, make: Callable[[ConnectionSettings], Client] = Client, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._make = make
+        self._clock = clock
+        self._idle: list[Connections] = []
+        """In the order of their last use. Settings have no hash, so they are compared one by one."""
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def take(self, settings: ConnectionSettings) -> Connections:
+        """Return idle connections with these settings, or new ones.
+
+        Raises:
+            ConfigError, TlsFailed: as `Client`.
+        """
+        now = self._clock()
+        self._drop([each for each in self._idle if each.process != os.getpid() or now - each.used >= MAX_IDLE_S])
+        found = next((each for each in self._idle if each.settings == settings), None)
+        if found is None:
+            return Connections(settings, self._make(settings))
+        self._idle.remove(found)
+        return found
+
+    def give_back(self, connections: Connections) -> None:
+        """Keep connections for the next read, unless a request is in flight whose response is not awaited."""
+        _, in_flight = connections.client.load()
+        if in_flight or connections.process != os.getpid():
+            connections.close()
+            return
+        connections.used = self._clock()
+        self._idle.append(connections)
+        self._drop(self._idle[:-MAX_IDLE_CONNECTIONS])
+
+    def clear(self) -> None:
+        """Close all idle connections."""
+        self._drop(list(self._idle))
+
+    def _drop(self, connections: list[Connections]) -> None:
+        for each in connections:
+            self._idle.remove(each)
+            each.close()

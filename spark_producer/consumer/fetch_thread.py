@@ -1,0 +1,158 @@
+"""The thread that fetches while a task decodes: it owns the connections of a read, and bounds the undecoded bytes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+
+from spark_producer.consumer.connections import Connections
+from spark_producer.consumer.decoding import FetchedBatches
+from spark_producer.consumer.fetcher import Fetcher
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.consumer.requests import Request
+from spark_producer.consumer.settings import FetchSettings
+from spark_producer.errors import IllegalState, PyProducerError
+
+MAX_POLL_S = 1.0
+"""Maximum seconds of a wait for the network, after which deadlines are compared with the clock."""
+
+JOIN_S = 5.0
+"""Maximum seconds to wait for the end of the thread. A name look-up can hold it longer; then it closes the connections itself."""
+
+
+class FetchThread:
+    """Fetches ranges into a queue. One other thread takes from it, releases what it has decoded, and closes.
+
+    Responses that are in flight or not released have `max_bytes` together, or one batch if that is larger: fetching stops until
+    memory is released. A child process that was forked meanwhile has no such thread: `take` raises there.
+    """
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        ranges: Sequence[OffsetRange],
+        connections: Connections,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connections = connections
+        self._client = connections.client
+        self._fetcher = Fetcher(settings, ranges, connections.cluster)
+        self._clock = clock
+        self._brokers = connections.cluster.brokers
+        self._process = os.getpid()
+        self._queue: SimpleQueue[FetchedBatches | PyProducerError | None] = SimpleQueue()
+        self._fetched = self._reserved = 0
+        """The bytes that were put into the queue, and those of requests in flight: the thread's own."""
+        self._released = 0
+        """The bytes of the queue that were released: the taking thread's own."""
+        self._starved = False
+        """Whether the thread waits for the release of memory."""
+        self._stopped = False
+        self._abandoned = False
+        """Whether the thread must close the connections when it ends, since no thread waits for that."""
+        self._thread = threading.Thread(target=self._run, name="pyproducer-fetch", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            RuntimeError: the process cannot start another thread; then the connections are closed.
+        """
+        try:
+            self._thread.start()
+        except BaseException:
+            self._connections.close()
+            raise
+
+    def take(self) -> FetchedBatches | None:
+        """Return the next batches; None after the last ones. It waits for them.
+
+        Raises:
+            IllegalState: this process is a forked child.
+            PyProducerError: fetching has failed; what was fetched before was returned first.
+        """
+        while True:
+            if os.getpid() != self._process:
+                raise IllegalState("this read was begun in another process: begin it again in the forked one")
+            try:
+                found = self._queue.get(timeout=MAX_POLL_S)
+            except Empty:
+                continue
+            if isinstance(found, PyProducerError):
+                raise found
+            return found
+
+    def release(self, fetched: FetchedBatches) -> None:
+        """Free the memory of batches that are decoded, so that others can be fetched."""
+        self._released += len(fetched.data)
+        if self._starved:
+            self._client.wakeup()
+
+    def close(self) -> bool:
+        """End the thread, and return whether it has ended, so that the connections can be used again."""
+        if os.getpid() != self._process:
+            return False
+        self._stopped = True
+        if threading.current_thread() is self._thread:  # a garbage collection may run on any thread
+            self._abandoned = True
+            return False
+        self._client.wakeup()
+        self._thread.join(JOIN_S)
+        self._abandoned = self._thread.is_alive()
+        return not self._abandoned
+
+    # --- on the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        outcome: PyProducerError | None = None
+        try:
+            self._client.poll(0)  # a connection that was closed meanwhile must not cost a request
+            self._client.take_disconnected()
+            while not self._stopped and not self._fetcher.done:
+                self._iterate()
+        except PyProducerError as error:
+            outcome = error
+        except BaseException as error:  # an error of another package may not be picklable
+            outcome = PyProducerError(f"the fetch thread ended: {error!r}; this is a bug of pyproducer")
+            outcome.__cause__ = error
+        finally:
+            self._queue.put(outcome)
+            if self._abandoned:
+                self._connections.close()
+
+    def _iterate(self) -> None:
+        """Send the requests that can be sent, wait for the network, and handle what arrives."""
+        now, client, fetcher = self._clock(), self._client, self._fetcher
+        free = self._free()
+        for request in fetcher.step(now, client, free):
+            self._reserved += request.max_bytes
+            client.send(request.node, request.api, request.body, tag=request)
+            free -= request.max_bytes
+        self._starved = fetcher.starved
+        wait = fetcher.wake_at - now
+        if self._starved and self._free() > free:  # released before `release` could see that it is needed
+            wait = 0.0
+        completions = client.poll(max(0.0, min(wait, MAX_POLL_S)))
+        now = self._clock()
+        for done in completions:
+            if isinstance(done.tag, Request):
+                self._reserved -= done.tag.max_bytes
+                for fetched in fetcher.on_response(done.tag, done.body, done.error, now):
+                    self._fetched += len(fetched.data)
+                    self._queue.put(fetched)
+        for node in client.take_disconnected():
+            fetcher.on_disconnect(node, client.last_error(node), now)
+            if (fatal := client.fatal_error()) is not None:
+                raise fatal
+        cluster = self._connections.cluster
+        if client.all_nodes_unavailable():  # only the bootstrap servers can find the cluster (KIP-899)
+            cluster.clear()
+        if cluster.brokers is not self._brokers:
+            self._brokers = cluster.brokers
+            client.set_nodes(self._brokers)
+
+    def _free(self) -> int:
+        return self._fetcher.max_bytes - self._reserved - (self._fetched - self._released)

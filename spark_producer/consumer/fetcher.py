@@ -1,0 +1,370 @@
+"""Decides which requests fetch the rest of the ranges, and what their responses mean, without sockets, threads or a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from spark_producer.common.backoff import Backoff
+from spark_producer.common.cluster import NO_LEADER
+from spark_producer.common.error_codes import Action, Code
+from spark_producer.consumer.decoding import FetchedBatches, corrupt
+from spark_producer.consumer.isolation import Isolation
+from spark_producer.consumer.known_cluster import KnownCluster, error_of
+from spark_producer.consumer.lost_offsets import report_loss
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.consumer.partition_fetch import LookUp, PartitionFetch
+from spark_producer.consumer.requests import Request, fetch_request, look_up_request, metadata_request
+from spark_producer.consumer.settings import FetchSettings
+from spark_producer.errors import RIGHTS, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
+from spark_producer.network.settings import principal
+from spark_producer.protocol import FETCH, METADATA
+from spark_producer.protocol.messages import (
+    NO_UUID,
+    FetchPartitionResponse,
+    FetchResponse,
+    ListOffsetsResponse,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+GONE_AFTER_S = 5.0
+"""Seconds for which brokers must not know a partition before it counts as deleted: metadata spreads within some milliseconds, or
+some seconds after the start of a broker (decision 0415)."""
+
+AHEAD = 3
+"""Responses of full size that may wait or be in flight: one is decoded, one waits, one arrives. More would not come sooner, and
+their memory would be cold when it is decoded."""
+
+READ_ADVICE = "grant READ and DESCRIBE on the topic to this user"
+
+UNKNOWN = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID)
+
+_NEVER = float("inf")
+
+
+class Network(Protocol):
+    """The connections, as far as the fetcher asks them (`network.Client`)."""
+
+    def ready(self, node: int) -> bool:
+        """Return whether a request may be sent now."""
+
+    def least_loaded(self) -> int | None:
+        """Return the best node for a request that any node can answer."""
+
+
+class Fetcher:
+    """Fetches the ranges. The fetch thread owns it.
+
+    Each node has one Fetch request in flight, for all partitions that are fetched from it; another response of it may wait to be
+    decoded meanwhile. The ranges are of different topic-partitions.
+    """
+
+    def __init__(self, settings: FetchSettings, ranges: Sequence[OffsetRange], cluster: KnownCluster) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._pending = {each.topic_partition: PartitionFetch(*each) for each in ranges if each.start < each.end}
+        """What is not fetched yet, in the order of the next request: brokers return a batch of the first partition whatever its
+        size (KIP-74)."""
+        self.max_bytes = min(settings.max_bytes, AHEAD * settings.partition_bytes * len(self._pending))
+        """Maximum bytes of responses that are in flight or not decoded, unless one batch has more."""
+        self._fetching: set[int] = set()
+        """The nodes with a Fetch request in flight."""
+        self._user = principal(settings.connection.security)
+        self._topic_ids: dict[str, bytes] = {}
+        self._asking_metadata = False
+        self._backoff = Backoff(settings.connection.retry_backoff, settings.connection.retry_backoff_max)
+        self.wake_at = 0.0
+        """The time of the next `step`, unless a response comes, a connection changes, or memory is released before."""
+
+        self.starved = False
+        """Whether the last `step` would have sent more requests with more memory."""
+
+    @property
+    def done(self) -> bool:
+        """Whether everything is fetched."""
+        return not self._pending
+
+    # Requests
+
+    def step(self, now: float, network: Network, free: int) -> Iterator[Request]:
+        """Yield the requests to send now. Their responses may have `free` bytes together.
+
+        Raises:
+            KafkaTimeout: a partition has made no progress for `timeout`.
+        """
+        self.wake_at, self.starved = _NEVER, False
+        by_node: dict[int, list[PartitionFetch]] = {}
+        leaderless: list[PartitionFetch] = []
+        for each in self._pending.values():
+            if each.in_flight:
+                continue
+            self._check_timeout(each, now)
+            if each.retry_at > now:
+                self._wake_by(each.retry_at)
+            elif (leader := self._cluster.leader_of(each.topic_partition)) is None:
+                leaderless.append(each)
+            elif each.look_up is None:
+                by_node.setdefault(leader.node if each.replica == NO_LEADER else each.replica, []).append(each)
+            elif self._ready(leader.node, [each], network, now):
+                each.in_flight = True
+                yield look_up_request(leader.node, each, each.look_up, leader.epoch)
+        if leaderless and not self._asking_metadata:
+            yield from self._ask_metadata(leaderless, network, now)
+        yield from self._fetches(by_node, network, now, free)
+
+    def _fetches(
+        self, by_node: dict[int, list[PartitionFetch]], network: Network, now: float, free: int
+    ) -> Iterator[Request]:
+        share = max(1, self.max_bytes // (2 * max(1, len(by_node.keys() | self._fetching))))
+        for node, partitions in by_node.items():
+            if node in self._fetching:
+                continue
+            if free < share:
+                self.starved = True
+                return
+            if not self._ready(node, partitions, network, now):
+                continue
+            request = fetch_request(node, partitions, share, self._settings, self._cluster)
+            for each in partitions:
+                each.in_flight = True
+            self._fetching.add(node)
+            free -= request.max_bytes
+            yield request
+
+    def _ask_metadata(self, leaderless: list[PartitionFetch], network: Network, now: float) -> Iterator[Request]:
+        node = network.least_loaded()
+        if self._ready(node, leaderless, network, now) and node is not None:
+            self._asking_metadata = True
+            yield metadata_request(node, dict.fromkeys(each.topic_partition.topic for each in leaderless))
+
+    def _ready(self, node: int | None, partitions: list[PartitionFetch], network: Network, now: float) -> bool:
+        """Return whether a request for `partitions` may be sent to `node`; else they wait."""
+        if node is not None and network.ready(node):
+            return True
+        for each in partitions:
+            each.waits(now)
+            self._wake_by(each.failing_since + self._settings.timeout)
+        return False
+
+    def _wake_by(self, when: float) -> None:
+        self.wake_at = min(self.wake_at, when)
+
+    def _check_timeout(self, state: PartitionFetch, now: float) -> None:
+        if now - state.failing_since < self._settings.timeout:
+            return
+        cause = "no connection to a broker" if state.error is None else str(state.error)
+        raise KafkaTimeout(
+            f"reading {state.topic_partition} at offset {state.position} failed: no progress within {self._settings.timeout:g} s "
+            f"(default.api.timeout.ms); last: {cause}. What to do: see that the brokers run and can be reached, or raise "
+            "kafka.default.api.timeout.ms."
+        )
+
+    # Responses
+
+    def on_response(
+        self, request: Request, body: object, error: PyProducerError | None, now: float
+    ) -> Iterator[FetchedBatches]:
+        """Handle the end of a request, and yield the batches of its response; `error` stands in place of a response.
+
+        Raises:
+            UnsupportedVersion, BrokerError: a broker cannot serve the request, or refuses it for good.
+            CorruptRecord: fetched bytes are no batches. DataLoss: offsets are lost, and `fail_on_data_loss` is set.
+        """
+        for each in request.partitions:
+            each.in_flight = False
+        if request.api is METADATA:
+            self._asking_metadata = False
+        if request.api is FETCH:
+            self._fetching.discard(request.node)
+        if isinstance(error, UnsupportedVersion):
+            raise error
+        if error is not None:
+            self._failed(request, now, error)
+        elif isinstance(body, FetchResponse):
+            yield from self._on_fetched(request, body, now)
+        elif isinstance(body, MetadataResponse):
+            self._on_metadata(request, body, now)
+        elif isinstance(body, ListOffsetsResponse):
+            self._on_offset(request, body, now)
+
+    def on_disconnect(self, node: int, error: PyProducerError | None, now: float) -> None:
+        """Handle the loss of a connection, or a failed attempt to connect: the leaders may be elsewhere."""
+        for each in self._pending.values():
+            leader = self._cluster.leader_of(each.topic_partition)
+            if each.in_flight:
+                continue  # its request ends with an error
+            if leader is None:
+                each.waits(now, error)
+            elif node in (leader.node, each.replica):
+                self._retry(each, now, error)
+
+    def _failed(self, request: Request, now: float, error: PyProducerError) -> None:
+        waiting = [each for each in self._pending.values() if self._cluster.leader_of(each.topic_partition) is None]
+        for each in request.partitions or waiting:
+            self._retry(each, now, error)
+
+    def _retry(self, state: PartitionFetch, now: float, error: PyProducerError | None) -> None:
+        """Look up the leader of a partition again, and wait before that."""
+        self._cluster.forget(state.topic_partition)
+        state.replica = NO_LEADER
+        state.failed(now, self._backoff.delay, error)
+
+    def _on_fetched(self, request: Request, body: FetchResponse, now: float) -> Iterator[FetchedBatches]:
+        if body.error_code:
+            self._failed(request, now, broker_error(body.error_code, f"Fetch at broker {request.node}"))
+            return
+        rows = {(topic.topic, row.partition_index): row for topic in body.responses for row in topic.partitions}
+        for index, state in enumerate(request.partitions):
+            row = rows.get(state.topic_partition)
+            if row is None:
+                self._refused(state, Code.NETWORK_EXCEPTION, request.node, now)
+            elif row.error_code:
+                self._refused(state, row.error_code, request.node, now)
+            elif row.preferred_read_replica not in (NO_LEADER, request.node):
+                self._go_to_replica(state, row.preferred_read_replica, now)
+            else:
+                yield from self._accept(state, row, now, first=index == 0)
+
+    def _go_to_replica(self, state: PartitionFetch, replica: int, now: float) -> None:
+        """Fetch from a follower in the reader's rack, which the leader has named (KIP-392)."""
+        if replica in self._cluster.brokers:
+            state.replica = replica
+        else:
+            self._retry(state, now, None)  # the next Metadata response may have the broker
+
+    def _accept(
+        self, state: PartitionFetch, row: FetchPartitionResponse, now: float, *, first: bool
+    ) -> Iterator[FetchedBatches]:
+        wanted = OffsetRange(state.topic_partition, state.position, state.end)
+        fetched = FetchedBatches.from_response(wanted, row, first=first)
+        if fetched.next_offset > state.position:
+            self._advance(state, fetched.next_offset, len(fetched.data))
+            yield fetched
+            return
+        visible = row.last_stable_offset if self._settings.isolation is Isolation.READ_COMMITTED else row.high_watermark
+        if visible > state.position:
+            if first:  # a broker returns at least one batch of the first partition, so this one contradicts itself
+                state.failed(now, self._backoff.delay)
+            return
+        if row.high_watermark > state.position:
+            open_transaction = f"a transaction that is open since offset {state.position} or before"
+            state.failed(now, self._backoff.delay, KafkaTimeout(f"{open_transaction} hides records (read_committed)"))
+            return
+        state.waits(now)
+        state.look_up = LookUp.END
+
+    def _advance(self, state: PartitionFetch, position: int, size: int = 0) -> None:
+        """Record progress. The partition goes to the end of the next request."""
+        del self._pending[state.topic_partition]
+        state.advance(position, size)
+        if not state.done:
+            self._pending[state.topic_partition] = state
+
+    def _refused(self, state: PartitionFetch, code: int, node: int, now: float) -> None:
+        """Handle the error code of a partition from broker `node`."""
+        subject = f"{state.topic_partition} at offset {state.position}, read from broker {node}"
+        error = broker_error(code, subject, user=self._user, advice=READ_ADVICE if Code(code) in RIGHTS else "")
+        if (
+            code == Code.OFFSET_OUT_OF_RANGE and state.replica != NO_LEADER
+        ):  # a follower may lag: ask the leader (KIP-392)
+            state.replica = NO_LEADER
+            state.failed(now, self._backoff.delay, error)
+        elif code == Code.OFFSET_OUT_OF_RANGE:
+            state.waits(now, error)
+            state.look_up = LookUp.START
+        elif code == Code.CORRUPT_MESSAGE:
+            raise corrupt(
+                state.topic_partition, state.position, "the broker finds its log damaged. See the broker's log"
+            )
+        elif code in UNKNOWN:
+            self._unknown(state, now, error)
+        elif Action.RETRY in Code(code).action:
+            self._retry(state, now, error)
+        else:
+            raise error
+
+    # Leaders
+
+    def _on_metadata(self, request: Request, body: MetadataResponse, now: float) -> None:
+        if body.error_code:
+            self._failed(request, now, broker_error(body.error_code, "Metadata"))
+            return
+        self._cluster.learn(body)
+        found = {row.name: row for row in body.topics}
+        requested = {row.name: found.get(row.name) for row in request.body.topics}
+        for topic in requested.values():
+            self._check_topic_id(topic)
+        for state in list(self._pending.values()):
+            if state.topic_partition.topic in requested and not state.in_flight:
+                self._on_leader(state, error_of(requested[state.topic_partition.topic], state.topic_partition), now)
+
+    def _on_leader(self, state: PartitionFetch, code: int, now: float) -> None:
+        if not code and self._cluster.leader_of(state.topic_partition) is not None:
+            state.unknown_since = _NEVER
+            return
+        error = broker_error(code or Code.LEADER_NOT_AVAILABLE, str(state.topic_partition), user=self._user)
+        if code in UNKNOWN:
+            self._unknown(state, now, error)
+        elif not code or Action.RETRY in Code(code).action:
+            self._retry(state, now, error)
+        else:
+            raise error
+
+    def _unknown(self, state: PartitionFetch, now: float, error: PyProducerError) -> None:
+        """Handle that a broker does not know a partition: it is deleted if that stays so."""
+        state.unknown_since = min(state.unknown_since, now)
+        if now - state.unknown_since < GONE_AFTER_S:
+            self._retry(state, now, error)
+            return
+        cause = "the brokers do not know the partition: its topic was deleted"
+        self._lost(state, state.end, cause, "see who deleted the topic")
+
+    def _check_topic_id(self, topic: MetadataResponseTopic | None) -> None:
+        """Compare the id of a topic with that of the first response: a topic that was created again has another (KIP-516)."""
+        if topic is None or topic.topic_id == NO_UUID:
+            return
+        name = topic.name or ""
+        if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
+            self._topic_ids[name] = topic.topic_id
+            for state in [each for each in self._pending.values() if each.topic_partition.topic == name]:
+                cause = "the topic was deleted and created again"
+                self._lost(state, state.position, cause, "see who deleted the topic")
+
+    # Offsets that are not there
+
+    def _on_offset(self, request: Request, body: ListOffsetsResponse, now: float) -> None:
+        [state] = request.partitions
+        topic, partition = state.topic_partition
+        rows = (row for each in body.topics if each.name == topic for row in each.partitions)
+        row = next((row for row in rows if row.partition_index == partition), None)
+        if row is None or row.error_code:
+            self._refused(state, Code.NETWORK_EXCEPTION if row is None else row.error_code, request.node, now)
+        elif state.look_up is LookUp.START:
+            state.log_start, state.look_up = row.offset, LookUp.END
+        else:
+            start, state.log_start, state.look_up = state.log_start, -1, None
+            self._compare_with_log(state, start, row.offset, now)
+
+    def _compare_with_log(self, state: PartitionFetch, log_start: int, log_end: int, now: float) -> None:
+        """Go on within the log, which has the offsets from `log_start` to `log_end`."""
+        if log_start > state.position:
+            cause = f"the log starts at offset {log_start}"
+            self._lost(
+                state,
+                min(log_start, state.end),
+                cause,
+                "raise the retention of the topic (retention.ms, retention.bytes)",
+            )
+        elif log_end <= state.position:
+            cause = f"the log ends at offset {log_end}"
+            advice = "see whether the topic was created again, or lost records by an unclean election of a leader"
+            self._lost(state, state.end, cause, advice)
+        else:  # the broker contradicts itself, or the log has grown meanwhile
+            state.failed(now, self._backoff.delay)
+
+    def _lost(self, state: PartitionFetch, until: int, cause: str, advice: str) -> None:
+        """Report the loss of the offsets from the position to `until` (all of the range if there are none), and go on there."""
+        lost = state.position, until if until > state.position else state.end
+        report_loss(state.topic_partition, lost, cause, advice, fail=self._settings.fail_on_data_loss)
+        self._advance(state, until)

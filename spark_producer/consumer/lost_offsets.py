@@ -1,0 +1,27 @@
+"""Offsets of a range that are not in the log any more: the error or the warning about them."""
+
+from __future__ import annotations
+
+import logging
+
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.errors import DataLoss
+
+_LOGGER = logging.getLogger(__name__)
+
+ADVICE = "or set failOnDataLoss to false to read what is left"
+
+
+def report_loss(topic_partition: TopicPartition, lost: tuple[int, int], cause: str, advice: str, *, fail: bool) -> None:
+    """Log a warning that the offsets `lost` (first, end) are lost; or raise it.
+
+    Raises:
+        DataLoss: `fail` is true. It has `topic_partition`, `first` and `end`.
+    """
+    first, end = lost
+    failure = f"reading {topic_partition} failed: offsets {first} to {end - 1} are lost, because {cause}"
+    if fail:
+        raise DataLoss(
+            f"{failure}. What to do: {advice}, {ADVICE}.", topic_partition=topic_partition, first=first, end=end
+        )
+    _LOGGER.warning("%s. Reading goes on without them (failOnDataLoss is false).", failure)
