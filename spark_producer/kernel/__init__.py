@@ -13,8 +13,8 @@ import os
 from typing import TYPE_CHECKING
 
 from spark_producer.kernel.column_views import BinaryColumn, RecordColumns
-from spark_producer.kernel.decode import HEADERS_AT_ONCE, MAX_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
+from spark_producer.kernel.decoded_v2 import MAX_HEADERS, DecodedV2, Limits, V2Batch, no_header_columns
 from spark_producer.kernel.dispatch import VARIABLE, load, warn
 from spark_producer.kernel.single_record import BUFFER_FULL, NO_HEADERS, header_block
 
@@ -47,7 +47,6 @@ def warn_once() -> None:
 
 __all__ = [
     "BUFFER_FULL",
-    "HEADERS_AT_ONCE",
     "KERNEL",
     "LOADED",
     "MAX_HEADERS",
@@ -56,8 +55,10 @@ __all__ = [
     "BinaryColumn",
     "DecodedMessages",
     "DecodedV2",
+    "Limits",
     "RecordColumns",
     "SingleRecord",
+    "V2Batch",
     "decode_messages",
     "decode_v2",
     "encode_avro",
@@ -69,6 +70,7 @@ __all__ = [
     "message_starts",
     "murmur2",
     "murmur2_one",
+    "no_header_columns",
     "record_sizes",
     "warn_once",
 ]

@@ -1,6 +1,5 @@
-from spark_producer.kernel.arrays import ByteArray, Int64Array
-from spark_producer.kernel.decode import DecodedV2
+from collections.abc import Sequence
 
-def decode_v2(
-    data: ByteArray, positions: Int64Array, ends: Int64Array, counts: Int64Array, headers_at_once: int = ...
-) -> DecodedV2: ...
+from spark_producer.kernel.decoded_v2 import DecodedV2, Limits, V2Batch
+
+def decode_v2(batches: Sequence[V2Batch], columns: frozenset[str], limits: Limits) -> DecodedV2: ...

@@ -1,56 +1,38 @@
-"""Decodes V2 records as columns with numpy only; it is the reference for the compiled decoder.
+"""Decodes V2 records as columns with numpy and pyarrow only; it is the reference for the compiled decoder.
 
-It finds the positions of the fields of each record, and the first malformed record. `record.record_cursor` explains why a record
-is malformed.
-
-A record's length gives the start of the next one, so the starts are found first, in a walk over the lengths alone: runs of
-equally long records in one comparison, all others in a loop of some 80 ns a record (measured at 110 B). Then all fields are
-read as columns, which also check the result of the walk, so no wrong byte goes unnoticed.
+The starts of the records are found first (`record_walk`). Then each field is read as a column, which also checks the result of
+the walk, so no wrong byte goes unnoticed. `record.record_cursor` explains why a record is malformed.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
-
-VARINT_BYTES, VARLONG_BYTES = 5, 10
-"""A zigzag varint of 32 bits takes at most 5 bytes, one of 64 bits 10."""
-
-MIN_RUN = 32
-"""Minimum number of records for which the search for a run of equal lengths pays (12 µs, measured)."""
-
-WINDOW = 1 << 16
-"""The bytes that the loop over lengths copies at once."""
+from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array, buffer_of, from_numbers
+from spark_producer.kernel.binary_slices import binary_slices
+from spark_producer.kernel.decoded_v2 import (
+    MAX_HEADERS,
+    DecodedV2,
+    HeaderColumns,
+    Limits,
+    V2Batch,
+    no_header_columns,
+)
+from spark_producer.kernel.record_walk import VARINT_BYTES, VARLONG_BYTES, Walk, varint_at, walk_records
 
 MIN_ROWS_BY_COLUMN = 24
 """Minimum number of rows for which reading one header of each as a column is cheaper than row by row."""
-
-MAX_HEADERS = 100_000
-"""Maximum number of headers of a record, when read and when written. Kafka has no limit, and real records have fewer than a
-hundred; but a header takes two bytes, of which zstd compresses 32,768 into four, and its columns take 32."""
-
-HEADERS_AT_ONCE = 1 << 19
-"""Maximum number of headers that one call decodes, unless its first record with headers has more: their columns take 16 MiB."""
 
 _ONE_BIT = np.uint64(1)
 _NOTHING: Int64Array = np.zeros(0, dtype=np.int64)
 
 
-class DecodedV2(NamedTuple):
-    """The well-formed records before `stop`, row by row; positions are in bytes of the data, and a length of -1 is null.
+class _Fields(NamedTuple):
+    """The fields of all records by the column; positions are in bytes of the data, and a length of -1 is null."""
 
-    `stop` is the position of the first malformed record, or of surplus bytes after the last record of a batch; -1 if nothing is
-    wrong. `full` means that the record at `stop` is well-formed, but would exceed `headers_at_once`.
-    `header_counts` has the entries per row; their four columns hold the entries of all rows, one after the other.
-    """
-
-    stop: int
-    full: bool
     timestamp_deltas: Int64Array
     offset_deltas: Int64Array
     key_starts: Int64Array
@@ -58,29 +40,62 @@ class DecodedV2(NamedTuple):
     value_starts: Int64Array
     value_lengths: Int64Array
     header_counts: Int64Array
-    header_key_starts: Int64Array
-    header_key_lengths: Int64Array
-    header_value_starts: Int64Array
-    header_value_lengths: Int64Array
+    header_starts: Int64Array
 
 
-def decode_v2(
-    data: ByteArray,
-    positions: Int64Array,
-    ends: Int64Array,
-    counts: Int64Array,
-    headers_at_once: int = HEADERS_AT_ONCE,
-) -> DecodedV2:
-    """Decode the records of one or more batches (Kafka's DefaultRecord).
+def decode_v2(batches: Sequence[V2Batch], columns: frozenset[str], limits: Limits) -> DecodedV2:
+    """Decode the records of one or more batches into Arrow arrays of the `columns`, of which `COLUMNS` has the names.
 
-    Batch b claims `counts[b]` records in `data[positions[b]:ends[b]]`. The batches follow each other in `data`, with any bytes
-    between them. Nothing outside of them is read as a record, and memory does not grow with the claimed counts. If some
-    headers were decoded already, decoding ends before the record that would exceed `headers_at_once`.
+    Every field of every record is checked, whatever the columns. Nothing outside of a batch's records is read, and memory does
+    not grow with the claimed counts.
+
+    Raises:
+        ValueError: A column would have more bytes than the offsets of `binary` can address; a limit prevents this.
     """
-    starts, nexts, stop = _walk(data, positions, ends, counts)
-    good = len(starts)
-    lengths, at, good = read_varints(data, starts, VARINT_BYTES, good)
-    good = _first(at + lengths != nexts, good)
+    data, starts = _joined(batches)
+    walk = walk_records(data, starts, batches, limits)
+    bases = np.repeat(
+        np.array([batch[2:5] for batch in batches[: len(walk.counts)]], dtype=np.int64).reshape(-1, 3),
+        walk.counts,
+        axis=0,
+    ).T
+    fields, good = _read_fields(data, walk)
+    requested = _rows_within(fields.header_counts[:good], limits.headers)
+    header_fields, rows = _read_headers(
+        data, fields.header_starts[:requested], walk.nexts[:requested], fields.header_counts[:requested]
+    )
+    rows = _first_wrong_offset(fields.offset_deltas, bases[1], batches, walk.counts, rows)
+    times = bases[2] + fields.timestamp_deltas
+    rows = _first(((bases[2] ^ times) & (fields.timestamp_deltas ^ times)) < 0, rows)
+    full = rows == requested and (requested < good or (good == len(walk.starts) and walk.full))
+    batch, row, position, previous = _stop_of(walk, starts, batches, fields.offset_deltas, rows)
+    part = slice(rows)
+    return DecodedV2(
+        rows, batch, row, position, previous, full,
+        from_numbers((bases[0] + fields.offset_deltas)[part]) if "offset" in columns else None,
+        from_numbers(_timestamps(times, batches, walk.counts)[part]) if "timestamp" in columns else None,
+        binary_slices(data, fields.key_starts[part], fields.key_lengths[part]) if "key" in columns else None,
+        binary_slices(data, fields.value_starts[part], fields.value_lengths[part]) if "value" in columns else None,
+        _header_columns(data, fields.header_counts[part], header_fields) if "headers" in columns else None,
+    )  # fmt: skip
+
+
+def _joined(batches: Sequence[V2Batch]) -> tuple[ByteArray, list[int]]:
+    """Return the records of all batches as one piece of memory, and where those of each batch start in it."""
+    starts, end = [], 0
+    for batch in batches:
+        starts.append(end)
+        end += len(batch.records)
+    if len(batches) == 1:
+        return np.frombuffer(batches[0].records, dtype=np.uint8), starts
+    return np.frombuffer(b"".join([batch.records for batch in batches]), dtype=np.uint8), starts
+
+
+def _read_fields(data: ByteArray, walk: Walk) -> tuple[_Fields, int]:
+    """Read all fields but the headers: (columns, number of rows before the first malformed one)."""
+    good = len(walk.starts)
+    lengths, at, good = read_varints(data, walk.starts, VARINT_BYTES, good)
+    good = _first(at + lengths != walk.nexts, good)
     timestamp_deltas, at, good = read_varints(data, at + 1, VARLONG_BYTES, good)  # after the attributes
     offset_deltas, at, good = read_varints(data, at, VARINT_BYTES, good)
     key_lengths, key_starts, good = read_varints(data, at, VARINT_BYTES, good)
@@ -91,18 +106,63 @@ def decode_v2(
     at = value_starts + np.maximum(value_lengths, 0)
     header_counts, at, good = read_varints(data, at, VARINT_BYTES, good)
     # Positions only grow from field to field, so if the last field of a record ends inside it, all fields are inside it.
-    left = nexts - at
+    left = walk.nexts - at
     wrong = (header_counts < 0) | (header_counts > MAX_HEADERS) | (left < 2 * header_counts)
-    well_formed = _first(wrong | ((header_counts == 0) & (left != 0)), good)
-    requested = _rows_within(header_counts[:well_formed], headers_at_once)
-    headers, good = _read_headers(data, at[:requested], nexts[:requested], header_counts[:requested])
-    if good < len(starts):
-        stop = int(starts[good])
-    rows = slice(good)
-    return DecodedV2(
-        stop, good == requested < well_formed, timestamp_deltas[rows], offset_deltas[rows], key_starts[rows], key_lengths[rows],
-        value_starts[rows], value_lengths[rows], header_counts[rows], *headers,
-    )  # fmt: skip
+    good = _first(wrong | ((header_counts == 0) & (left != 0)), good)
+    fields = _Fields(
+        timestamp_deltas, offset_deltas, key_starts, key_lengths, value_starts, value_lengths, header_counts, at
+    )
+    return fields, good
+
+
+def _first_wrong_offset(
+    deltas: Int64Array, last: Int64Array, batches: Sequence[V2Batch], counts: list[int], good: int
+) -> int:
+    """Return the first row whose offset delta does not follow the one before it, or is past its batch's last one, or `good`."""
+    earlier = np.empty_like(deltas)
+    earlier[1:] = deltas[:-1]
+    firsts = np.cumsum([0, *counts[:-1]])
+    filled = np.array(counts, dtype=np.int64) > 0
+    earlier[firsts[: len(counts)][filled]] = np.array([batch.previous for batch in batches[: len(counts)]])[filled]
+    return _first((deltas <= earlier) | (deltas > last), good)
+
+
+def _timestamps(times: Int64Array, batches: Sequence[V2Batch], counts: list[int]) -> Int64Array:
+    """Return the timestamps, which are those of the batch where the broker set them."""
+    if all(batch.append_time is None for batch in batches):
+        return times
+    by_broker = np.repeat([batch.append_time is not None for batch in batches[: len(counts)]], counts)
+    appended = np.repeat(np.array([batch.append_time or 0 for batch in batches[: len(counts)]], dtype=np.int64), counts)
+    return np.where(by_broker, appended, times)
+
+
+def _stop_of(
+    walk: Walk, starts: list[int], batches: Sequence[V2Batch], deltas: Int64Array, rows: int
+) -> tuple[int, int, int, int]:
+    """Return `batch`, `row`, `position` and `previous` of `DecodedV2`, if there are `rows` right rows."""
+    position = walk.position
+    if rows < len(walk.starts):
+        batch, position = int(np.searchsorted(np.cumsum(walk.counts), rows, side="right")), int(walk.starts[rows])
+    elif walk.stopped:
+        batch = len(walk.counts) - 1
+    else:
+        return len(batches), 0, 0, -1
+    row = rows - sum(walk.counts[:batch])
+    return batch, row, position - starts[batch], int(deltas[rows - 1]) if row else batches[batch].previous
+
+
+def _header_columns(
+    data: ByteArray, counts: Int64Array, fields: tuple[Int64Array, Int64Array, Int64Array, Int64Array]
+) -> HeaderColumns:
+    ends = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(counts, out=ends[1:])
+    known = slice(int(ends[-1]))
+    if not ends[-1]:
+        return no_header_columns(len(counts))
+    key_starts, key_lengths, value_starts, value_lengths = (column[known] for column in fields)
+    return HeaderColumns(
+        buffer_of(ends), binary_slices(data, key_starts, key_lengths), binary_slices(data, value_starts, value_lengths)
+    )
 
 
 def read_varints(data: ByteArray, at: Int64Array, max_bytes: int, good: int) -> tuple[Int64Array, Int64Array, int]:
@@ -145,98 +205,6 @@ def _first(wrong: BoolArray, good: int) -> int:
     """Return the first wrong row, if it is before `good`, else `good`."""
     found = int(wrong.argmax()) if len(wrong) else 0
     return found if found < good and wrong[found] else good
-
-
-def _walk(
-    data: ByteArray, positions: Int64Array, ends: Int64Array, counts: Int64Array
-) -> tuple[Int64Array, Int64Array, int]:
-    """Return the start of each record, the start of the next one, and the end of the first batch of a wrong length (or -1).
-
-    The lengths are not checked here; the columns find wrong ones later.
-    """
-    starts: list[Int64Array] = [_NOTHING]
-    nexts: list[Int64Array] = [_NOTHING]
-    stop = -1
-    for position, end, count in zip(positions.tolist(), ends.tolist(), counts.tolist(), strict=True):
-        found = _walk_batch(data, position, end, count)
-        if found[-1] > end:
-            found = found[:-1]
-        starts.append(found[:-1])
-        nexts.append(found[1:])
-        if len(found) <= count or found[-1] != end:
-            stop = int(found[-1])
-            break
-    return np.concatenate(starts), np.concatenate(nexts), stop
-
-
-def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
-    """Return the starts of at most `count` records in `data[position:end]`, and the end of the last one, even past `end`."""
-    if count < MIN_RUN and end - position <= WINDOW:
-        return _walk_lengths(data, position, end, count)
-    pieces: list[Int64Array] = []
-    gap = MIN_RUN
-    while count > 0 and position < end:
-        size, alike = _run_of_equals(data, position, end, count) if count >= MIN_RUN else (0, 0)
-        if alike:
-            found = np.arange(position, position + size * alike + 1, size, dtype=np.int64)
-            gap = MIN_RUN
-        else:  # search for the next run after ever longer gaps, so that all searches together cost little
-            requested = min(count, gap) if count >= MIN_RUN else count
-            found = _walk_lengths(data, position, min(end, position + WINDOW), requested)
-            gap *= 2
-            if len(found) == 1:
-                break
-        pieces.append(found[:-1])
-        position, count = int(found[-1]), count - len(found) + 1
-    pieces.append(np.array([position], dtype=np.int64))
-    return np.concatenate(pieces)
-
-
-def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tuple[int, int]:
-    """Return (bytes, number) of the records from `position` on with the same length field; number 0 if there are only a few.
-
-    If the same length field is at every multiple of the size that it gives, each one is the length field of a record.
-    """
-    field = data[position : min(position + VARINT_BYTES, end)].tobytes()
-    length, width = _varint_at(field)
-    size = length + width
-    fitting = min(count, (end - position) // size) if length > 0 else 0
-    if fitting < MIN_RUN or data[position + size * MIN_RUN // 2] != field[0]:
-        return size, 0
-    differ: BoolArray = np.zeros(fitting, dtype=np.bool_)
-    for index in range(width):
-        differ |= data[position + index : position + size * fitting : size] != field[index]
-    first = int(differ.argmax())
-    alike = first if differ[first] else fitting
-    return size, alike if alike >= MIN_RUN // 2 else 0
-
-
-def _walk_lengths(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
-    """Return the starts of at most `count` records from `position` on, and the position after them."""
-    region = data[position:end].tobytes()  # reading bytes of an array takes twice the time; the copy costs 5 % of that
-    return np.fromiter(itertools.islice(_starts(region), count + 1), dtype=np.int64) + position
-
-
-def _starts(region: bytes) -> Iterator[int]:
-    """Yield the start of each record whose length field is complete, and then the start of the next one."""
-    at = 0
-    try:
-        while True:
-            yield at
-            first = region[at]
-            if first < 0x80:
-                at += (first >> 1) + 1
-                continue
-            second = region[at + 1]
-            if second < 0x80:
-                at += (second << 6) + (first >> 1) - 62
-                continue
-            if at + VARINT_BYTES > len(region):
-                return
-            length, width = _varint_at(region[at : at + VARINT_BYTES])
-            at += max(length + width, 1)
-    except IndexError:
-        return
 
 
 def _rows_within(counts: Int64Array, headers_at_once: int) -> int:
@@ -295,7 +263,7 @@ def _read_headers_of_row(content: bytes, start: int, entries: Int64Array) -> boo
     fields: list[int] = []
     for _ in range(entries.shape[1]):
         for smallest in (0, -1):
-            length, width = _varint_at(content[at : at + VARINT_BYTES])
+            length, width = varint_at(content[at : at + VARINT_BYTES])
             at += width
             if width == 0 or length < smallest or at + length > end:
                 return False
@@ -305,15 +273,3 @@ def _read_headers_of_row(content: bytes, start: int, entries: Int64Array) -> boo
     entries[:] = np.array(fields, dtype=np.int64).reshape(-1, 4).T
     entries[::2] += start
     return at == end
-
-
-def _varint_at(field: bytes) -> tuple[int, int]:
-    """Return the value of a varint of 32 bits and how many bytes it has; (0, 0) if there is none."""
-    if field and field[0] < 0x80:
-        return (field[0] >> 1) ^ -(field[0] & 1), 1
-    raw = 0
-    for index, byte in enumerate(field):
-        raw |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return ((raw >> 1) ^ -(raw & 1), index + 1) if raw >> 32 == 0 else (0, 0)
-    return 0, 0

@@ -9,14 +9,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
+from spark_producer.kernel import no_header_columns
 from spark_producer.kernel.arrays import (
     ArrowArray,
     BinaryArray,
     BoolArray,
-    ByteArray,
     BytesArray,
     Int32Array,
-    Int64Array,
     TextArray,
     buffer_of,
     empty,
@@ -54,38 +53,7 @@ _REPLACEMENT = "\ufffd".encode()
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """Surrogates, whole or cut off: Java has one U+FFFD for each, Python two or three. They agree on all else (76,007 texts)."""
 
-NO_ENTRIES = (empty(pa.string()), empty(pa.binary()))
-"""The keys and values of the headers of rows that have none."""
-
 _HEADERS = RECORD_SCHEMA.field("headers").type
-
-
-def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> BinaryArray:
-    """Return the bytes `data[start:start + length]` of each row as a binary array; a length of -1 is null.
-
-    The slices follow each other in `data`. They and the gaps between them are the values of an Arrow array over `data`
-    itself; taking every other value copies each slice once (10 ns a row, measured).
-
-    Raises:
-        ValueError: `data` is longer than `MAX_DATA_BYTES`; the caller must cut it into pieces.
-    """
-    if len(data) > MAX_DATA_BYTES:
-        raise ValueError(f"{len(data)} bytes of data are more than Arrow's offsets of 32 bits can address; cut them")
-    count = len(starts)
-    if count == 0 or int(lengths.max()) < 0:
-        return pa.nulls(count, pa.binary())
-    bounds = np.empty(2 * count, dtype=np.int32)
-    bounds[0::2] = starts
-    np.add(starts, lengths, out=bounds[1::2], casting="same_kind")
-    slots = np.arange(0, 2 * count, 2, dtype=np.int32)
-    if int(lengths.min()) < 0:
-        absent = lengths < 0
-        bounds[1::2] += absent
-        rows = pa.array(slots, pa.int32(), mask=absent)
-    else:
-        rows = pa.array(slots, pa.int32())
-    slices = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, buffer_of(bounds), buffer_of(data)])
-    return slices.take(rows)
 
 
 def as_text(values: BinaryArray) -> TextArray:
@@ -130,18 +98,16 @@ def _is_invalid_utf8(value: bytes) -> bool:
     return False
 
 
-def header_lists(counts: Int64Array, keys: TextArray, values: BinaryArray) -> HeaderLists:
-    """Return the headers of each row as a list of entries; `counts` says how many `keys` and `values` each row has."""
-    ends = np.zeros(len(counts) + 1, dtype=np.int32)
-    if len(keys):
-        np.cumsum(counts, out=ends[1:])
+def header_lists(rows: int, ends: pa.Buffer, keys: TextArray, values: BinaryArray) -> HeaderLists:
+    """Return the headers of each row as a list of entries; row r has those from `ends[r]` to `ends[r + 1]` (32 bits)."""
     entries = pa.StructArray.from_arrays([keys, values], fields=_ENTRY_FIELDS)
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries, type=_HEADERS)
+    return pa.Array.from_buffers(_HEADERS, rows, [None, ends], children=[entries])
 
 
 def no_headers(count: int) -> HeaderLists:
     """Return `count` empty lists."""
-    return header_lists(np.zeros(count, dtype=np.int64), *NO_ENTRIES)
+    ends, _, values = no_header_columns(count)
+    return header_lists(count, ends, empty(pa.string()), values)
 
 
 def record_schema(columns: frozenset[str] | None) -> pa.Schema:

@@ -71,32 +71,31 @@ def _parts(
     view: memoryview, schema: pa.Schema, verify_crc: bool, limit: int, max_size: int, aborted: AbortedTransactions
 ) -> Iterator[BatchGroup | MessageRun]:
     """Yield the parts that are decoded together. The whole batches before any damage are yielded first."""
-    group = BatchGroup(view, schema)
+    group = BatchGroup(schema)
     try:
         for entry in entries(view, max_size):
             if isinstance(entry, MessagesEntry):
-                if group.headers:
+                if group.batches:
                     yield group
-                    group = BatchGroup(view, schema)
+                    group = BatchGroup(schema)
                 yield MessageRun(view, entry.starts, schema, verify_crc=verify_crc, limit=limit)
                 continue
             header = read_header(view, entry.position)
             if verify_crc:
                 check_crc(header, view[entry.position : entry.end])
             _check_header(header)
-            position = entry.position + HEADER_SIZE
-            records = _unpacked(header, view[position : entry.end], limit)
+            records = _unpacked(header, view[entry.position + HEADER_SIZE : entry.end], limit)
             if not aborted.shows(header, records):
                 continue
-            if not group.fits(header, len(records), position):
+            if not group.fits(len(records)):
                 yield group
-                group = BatchGroup(view, schema)
-            group.add(header, records, position)
+                group = BatchGroup(schema)
+            group.add(header, records)
     except CorruptRecord:
-        if group.headers:
+        if group.batches:
             yield group
         raise
-    if group.headers:
+    if group.batches:
         yield group
 
 

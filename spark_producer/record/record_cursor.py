@@ -11,13 +11,13 @@ from spark_producer.kernel import MAX_HEADERS
 _VARINT_BYTES, _VARLONG_BYTES = 5, 10
 
 
-def why_malformed(content: memoryview) -> str:
-    """Explain why no record can be read at the start of `content`, which ends with its batch."""
-    try:
-        RecordCursor(content).read_record()
-    except CorruptRecord as error:
-        return str(error)
-    raise AssertionError("a record that is said to be malformed can be read")
+def read_deltas(content: memoryview) -> tuple[int, int]:
+    """Return the timestamp delta and the offset delta of the record at the start of `content`, which ends with its batch.
+
+    Raises:
+        CorruptRecord: A field of the record is malformed; the error says which one and why.
+    """
+    return RecordCursor(content).read_record()
 
 
 def read_key(content: memoryview) -> memoryview | None:
@@ -51,22 +51,26 @@ class RecordCursor:
 
     def read_up_to_key(self) -> memoryview | None:
         """Read the beginning of a record, and return its key as a view of the data."""
+        self._read_deltas()
+        return self.sized("key")
+
+    def _read_deltas(self) -> tuple[int, int]:
         size = self.varint("record length", _VARINT_BYTES)
         if not 0 <= size <= self.remaining:
             raise CorruptRecord(f"record length is {size}, {self.remaining} bytes are left")
         self.limit = self.position + size
         self.byte("record attributes")
-        self.varint("timestamp delta", _VARLONG_BYTES)
-        self.varint("offset delta", _VARINT_BYTES)
-        return self.sized("key")
+        return self.varint("timestamp delta", _VARLONG_BYTES), self.varint("offset delta", _VARINT_BYTES)
 
-    def read_record(self) -> None:
-        """Read one whole record."""
-        self.read_up_to_key()
+    def read_record(self) -> tuple[int, int]:
+        """Read one whole record, and return its timestamp delta and its offset delta."""
+        deltas = self._read_deltas()
+        self.sized("key")
         self.sized("value")
         self._headers()
         if self.remaining:
             raise CorruptRecord(f"the record claims {self.remaining} bytes more than its fields have")
+        return deltas
 
     def _headers(self) -> None:
         count = self.varint("header count", _VARINT_BYTES)

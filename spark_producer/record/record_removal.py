@@ -35,7 +35,7 @@ def remove_records(
     The others are rewritten in place with offset deltas that count from 0, which never makes a record longer. Their timestamp
     deltas keep their base. A copy of the records is made meanwhile.
     """
-    columns = columns_of(np.frombuffer(buffer[first:end], dtype=np.uint8), records_count)
+    columns = columns_of(buffer[first:end], records_count)
     removed = _as_arrow(columns, rows, base_timestamp)
     kept = np.delete(np.arange(records_count, dtype=np.int64), rows)
     if not len(kept):

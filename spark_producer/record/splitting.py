@@ -9,19 +9,24 @@ import numpy as np
 from spark_producer.kernel import (
     ArrangedRows,
     BinaryColumn,
+    Limits,
     RecordColumns,
+    V2Batch,
     decode_v2,
     encode_headers,
     encode_v2,
     record_sizes,
 )
-from spark_producer.kernel.arrays import ByteArray
+from spark_producer.kernel.arrays import numbers, view_of
 from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, read_header, write_header
 from spark_producer.record.codecs import Codec, Compressor, decompress
-from spark_producer.record.decoded_columns import binary_slices
 
 _NO_LIMIT = 1 << 62
 """The limit of decompressed bytes; none is needed, since we compressed them."""
+
+
+_MAX_OFFSET_DELTA = (1 << 31) - 1
+_COLUMNS = frozenset({"timestamp", "key", "value", "headers"})
 
 
 class SplitPoint(NamedTuple):
@@ -44,7 +49,7 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
     The second part is rewritten in place so that its offset deltas count from 0, which never makes a record longer. Its
     timestamp deltas keep their base.
     """
-    columns = columns_of(np.frombuffer(buffer[first:end], dtype=np.uint8), records_count)
+    columns = columns_of(buffer[first:end], records_count)
     ends = np.cumsum(record_sizes(columns))
     records = min(int(np.searchsorted(ends, ends[-1] // 2)) + 1, records_count - 1)
     rows = ArrangedRows(columns, np.arange(records_count, dtype=np.int64))
@@ -81,18 +86,17 @@ def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
     )
 
 
-def columns_of(data: ByteArray, count: int) -> RecordColumns:
+def columns_of(data: memoryview, count: int) -> RecordColumns:
     """Return the records in `data` as columns, with timestamp deltas instead of timestamps."""
-    begin, stop, counts = (np.array([number], dtype=np.int64) for number in (0, len(data), count))
-    found = decode_v2(data, begin, stop, counts, len(data))
+    batch = V2Batch(data, count, base_offset=0, last_offset_delta=_MAX_OFFSET_DELTA, base_timestamp=0)
+    found = decode_v2([batch], _COLUMNS, Limits(count, len(data), len(data)))
+    assert found.keys is not None
+    assert found.values is not None
+    assert found.timestamps is not None
+    assert found.headers is not None
+    ends, header_keys, header_values = found.headers
     headers = None
-    if len(found.header_key_starts):
-        keys = binary_slices(data, found.header_key_starts, found.header_key_lengths)
-        values = binary_slices(data, found.header_value_starts, found.header_value_lengths)
-        headers = encode_headers(found.header_counts, BinaryColumn(keys), BinaryColumn(values))
-    return RecordColumns(
-        BinaryColumn(binary_slices(data, found.value_starts, found.value_lengths)),
-        BinaryColumn(binary_slices(data, found.key_starts, found.key_lengths)),
-        headers,
-        found.timestamp_deltas,
-    )
+    if len(header_keys):
+        counts = np.diff(view_of(ends, np.dtype(np.int32))).astype(np.int64)
+        headers = encode_headers(counts, BinaryColumn(header_keys), BinaryColumn(header_values))
+    return RecordColumns(BinaryColumn(found.values), BinaryColumn(found.keys), headers, numbers(found.timestamps))

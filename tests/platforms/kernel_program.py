@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel import BinaryColumn, RecordColumns, header_block
+from spark_producer.kernel import BinaryColumn, Limits, RecordColumns, V2Batch, header_block
 from spark_producer.kernel.avro_columns import avro_column
+from spark_producer.kernel.decoded_v2 import COLUMNS
 from spark_producer.kernel.dispatch import load
 from spark_producer.schemas.plan import plan_of
 from spark_producer.schemas.types import avro_schema
@@ -47,11 +48,12 @@ class Rows:
         structs: Any = pa.StructArray.from_arrays([pa.array(range(ROWS)), texts], names=["id", "text"])
         self.avro = avro_column(plan_of(avro_schema(structs.type, "value"), structs.type, "value"), structs)
 
-        batches = self.records(load("portable").functions)[:SLOTS]
-        self.encoded = np.frombuffer(b"".join(batches), dtype=np.uint8)
-        self.ends = np.cumsum([len(batch) for batch in batches])
-        self.starts = self.ends - [len(batch) for batch in batches]
-        self.sizes = np.bincount(self.slots, minlength=SLOTS).astype(np.int64)
+        sizes = np.bincount(self.slots, minlength=SLOTS).tolist()
+        encoded = self.records(load("portable").functions)[:SLOTS]
+        self.batches = [
+            V2Batch(memoryview(records), size, base_offset=0, last_offset_delta=size - 1, base_timestamp=BASE)
+            for records, size in zip(encoded, sizes, strict=True)
+        ]
 
     def headers(self, twin: Twin) -> list[bytes]:
         """Header blocks."""
@@ -72,10 +74,13 @@ class Rows:
         return [*done, bytes(twin["record_sizes"](columns)), repr(twin["largest_record"](columns)).encode()]
 
     def fields(self, twin: Twin) -> list[bytes]:
-        """The fields of the records, decoded."""
-        stop, _, *columns = twin["decode_v2"](self.encoded, self.starts, self.ends, self.sizes)
-        assert stop == -1
-        return [np.asarray(column, dtype=np.int64).tobytes() for column in columns]
+        """The records, decoded into columns."""
+        found = twin["decode_v2"](self.batches, COLUMNS, Limits(bytes=64 << 20))
+        assert found.rows == ROWS
+        columns = [*found[6:10], *found.headers[1:]]
+        whole = pa.RecordBatch.from_arrays(columns[:4], ["offset", "timestamp", "key", "value"])
+        entries = pa.RecordBatch.from_arrays(columns[4:], ["key", "value"])
+        return [bytes(whole.serialize()), bytes(entries.serialize()), bytes(found.headers.ends)]
 
     def hashes(self, twin: Twin) -> list[bytes]:
         """Hashes of keys."""

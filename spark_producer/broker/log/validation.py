@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.kernel import decode_v2
-from spark_producer.kernel.arrays import ByteArray
+from spark_producer.kernel import Limits, V2Batch, decode_v2
+from spark_producer.kernel.arrays import is_valid, numbers
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader
 from spark_producer.record.codecs import decompress
 from spark_producer.record.reading import DECOMPRESSED_LIMIT
-from spark_producer.record.record_cursor import why_malformed
+from spark_producer.record.record_cursor import read_deltas
 
 MIN_RECORD_BYTES: Final = 7
 """Minimum size of a record in bytes: length, attributes, two deltas, key length, value length and header count."""
@@ -32,7 +32,7 @@ MAX_REQUEST_DECOMPRESSED_BYTES: Final = 4 * MAX_DECOMPRESSED_BYTES
 served."""
 
 ROWS_AT_ONCE: Final = 1 << 16
-"""Number of records that are validated together; their columns take 5 MB."""
+"""Number of records that are validated together; their offsets take 512 KiB."""
 
 
 MAX_NAMED_RECORDS: Final = 1000
@@ -100,34 +100,40 @@ def check_records(
             raise CorruptRecord(
                 f"{len(records)} bytes cannot hold {header.records_count} records, the number in the header"
             )
-        _validate(np.frombuffer(records, dtype=np.uint8), header.records_count, needs_keys=needs_keys)
+        _validate(records, header.records_count, needs_keys=needs_keys)
     except CorruptRecord as error:
         raise BrokerError(f"the record batch is refused: {error}", code=Code.INVALID_RECORD) from error
 
 
-def _validate(data: ByteArray, count: int, *, needs_keys: bool) -> None:
-    """Decode `count` records, which must fill `data`; raise CorruptRecord if anything is wrong."""
+def _validate(records: memoryview, count: int, *, needs_keys: bool) -> None:
+    """Decode `count` records, which must fill `records`; raise CorruptRecord if anything is wrong."""
     position, done = 0, 0
-    ends = np.array([len(data)], dtype=np.int64)
+    columns = frozenset({"offset", "key"} if needs_keys else {"offset"})
+    limits = Limits(rows=ROWS_AT_ONCE, bytes=max(len(records), 1))
     while done < count:
-        wanted = min(count - done, ROWS_AT_ONCE)
-        decoded = decode_v2(data, np.array([position], dtype=np.int64), ends, np.array([wanted], dtype=np.int64))
-        found = decoded.offset_deltas
+        batch = V2Batch(records[position:], count - done, 0, count - 1, 0, previous=done - 1)
+        decoded = decode_v2([batch], columns, limits)
+        assert decoded.offsets is not None
+        found = numbers(decoded.offsets)
         expected = np.arange(done, done + len(found), dtype=np.int64)
         if not np.array_equal(found, expected):
             wrong = int((found != expected).argmax())
             raise CorruptRecord(f"record {done + wrong} has offset delta {found[wrong]}")
-        if needs_keys and (decoded.key_lengths < 0).any():
-            raise RecordsWithoutKey(np.flatnonzero(decoded.key_lengths < 0) + done)
+        if decoded.keys is not None and decoded.keys.null_count:
+            raise RecordsWithoutKey(np.flatnonzero(~is_valid(decoded.keys)) + done)
         done += len(found)
-        position = decoded.stop if decoded.stop >= 0 else len(data)
-        if len(found) < wanted and not decoded.full:
-            raise CorruptRecord(_why_stopped(data, position, done, count))
-    if position != len(data):
-        raise CorruptRecord(f"{len(data) - position} bytes are left after the last of {count} records")
+        position = len(records) if decoded.batch else position + decoded.position
+        if done < count and not decoded.full:
+            raise CorruptRecord(_why_stopped(records, position, done, count))
+    if position != len(records):
+        raise CorruptRecord(f"{len(records) - position} bytes are left after the last of {count} records")
 
 
-def _why_stopped(data: ByteArray, position: int, done: int, count: int) -> str:
-    if position == len(data):
+def _why_stopped(records: memoryview, position: int, done: int, count: int) -> str:
+    if position == len(records):
         return f"it has {done} records, but {count} in its header"
-    return f"record {done} of {count}: {why_malformed(data[position:].data)}"
+    try:
+        _, delta = read_deltas(records[position:])
+    except CorruptRecord as error:
+        return f"record {done} of {count}: {error}"
+    return f"record {done} has offset delta {delta}"

@@ -8,7 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, compiled_decode, decode, portable
+from spark_producer.kernel import (
+    BinaryColumn,
+    Limits,
+    RecordColumns,
+    V2Batch,
+    compiled,
+    compiled_decode,
+    decode,
+    portable,
+)
 from spark_producer.kernel.varint import (
     TABLE_SIZE,
     consecutive_varints,
@@ -83,14 +92,17 @@ def test_both_twins_write_timestamp_deltas_of_every_width(twin: Any) -> None:
 def test_both_twins_read_timestamp_deltas_of_every_width(twin: Any) -> None:
     deltas = [*VECTORS, *BOUNDARIES]
     bodies = [b"\0" + plain(delta) + plain(number) + b"\x01\x01\0" for number, delta in enumerate(deltas)]
-    data = np.frombuffer(b"".join(plain(len(body)) + body for body in bodies), dtype=np.uint8)
-    found = twin.decode_v2(data, np.array([0]), np.array([len(data)]), np.array([len(deltas)]))
-    assert (found.stop, found.timestamp_deltas.tolist()) == (-1, deltas)
+    data = memoryview(b"".join(plain(len(body)) + body for body in bodies))
+    batch = V2Batch(data, len(deltas), base_offset=0, last_offset_delta=len(deltas), base_timestamp=0)
+    found = twin.decode_v2([batch], frozenset({"timestamp"}), Limits())
+    assert (found.batch, found.timestamps.to_pylist()) == (1, deltas)
 
 
 @pytest.mark.covers("VB")
 @pytest.mark.parametrize("twin", [decode, compiled_decode], ids=["portable", "compiled"])
 def test_a_varint_without_an_end_is_refused(twin: Any) -> None:
     for data in (b"\xff" * 5, b"\x80" * 12, b"\x80", b"\x10\x00" + b"\x80" * 7):
-        content = np.frombuffer(data, dtype=np.uint8).copy()  # nothing of it lies behind its last byte
-        assert twin.decode_v2(content, np.array([0]), np.array([len(data)]), np.array([1])).stop == 0
+        content = np.frombuffer(data, dtype=np.uint8).copy().data  # nothing of it lies behind its last byte
+        batch = V2Batch(content, 1, base_offset=0, last_offset_delta=0, base_timestamp=0)
+        found = twin.decode_v2([batch], frozenset({"timestamp"}), Limits())
+        assert (found.rows, found.batch, found.position) == (0, 0, 0)

@@ -6,11 +6,11 @@ other twin of the kernel here: both must refuse.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from spark_producer.errors import CorruptRecord, RecordBatchError
-from spark_producer.kernel import MAX_HEADERS, compiled_decode, decode
+from spark_producer.kernel import MAX_HEADERS, Limits, V2Batch, compiled_decode, decode
+from spark_producer.kernel.decoded_v2 import COLUMNS
 from spark_producer.legacy_formats.batch_format import BatchProducer
 from spark_producer.legacy_formats.single_row import Header, record_size
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
@@ -34,11 +34,10 @@ def record_of(fields: bytes) -> bytes:
 
 def refusal(record: bytes) -> str:
     """Why the reader refuses the one record of a batch, packed or not; both twins stop where it begins."""
-    content = np.frombuffer(record, dtype=np.uint8)
-    start, end, one = (np.array([number], dtype=np.int64) for number in (0, len(record), 1))
+    batch = V2Batch(memoryview(record), 1, base_offset=700, last_offset_delta=0, base_timestamp=0)
     for twin in TWINS:
-        found = twin(content, start, end, one)
-        assert (found.stop, len(found.offset_deltas)) == (0, 0)
+        found = twin([batch], COLUMNS, Limits())
+        assert (found.rows, found.batch, found.position, found.full) == (0, 0, 0, False)
     reasons = set()
     for codec in Codec:
         with pytest.raises(CorruptRecord, match="record at offset 700: ") as caught:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
+from spark_producer.kernel.arrays import MAX_BINARY_BYTES
+from spark_producer.kernel.binary_slices import binary_slices
 from spark_producer.kernel.column_views import PIECE_BYTES
-from spark_producer.record import decoded_columns, message_reader
+from spark_producer.record import message_reader
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 from tests.unit.record.messages import message, with_crc, wrapper
@@ -278,10 +280,10 @@ def test_messages_are_cut_by_their_bytes_too(magic: int) -> None:
 
 def test_slices_that_arrow_cannot_address_are_refused() -> None:
     one: np.typing.NDArray[np.int64] = np.ones(1, dtype=np.int64)
-    data = np.zeros(decoded_columns.MAX_DATA_BYTES + 1, dtype=np.uint8)  # nobody writes it, so it takes no memory
-    assert decoded_columns.binary_slices(data[:-1], one, one).to_pylist() == [b"\0"]
+    data = np.zeros(MAX_BINARY_BYTES + 1, dtype=np.uint8)  # nobody writes it, so it takes no memory
+    assert binary_slices(data[:-1], one, one).to_pylist() == [b"\0"]
     with pytest.raises(ValueError, match="2147483648 bytes of data are more than"):
-        decoded_columns.binary_slices(data, one, one)
+        binary_slices(data, one, one)
 
 
 def inner_set(magic: int, rows: int) -> list[bytes]:

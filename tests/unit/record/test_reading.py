@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.kernel import HEADERS_AT_ONCE, MAX_HEADERS
 from spark_producer.record import batch_decoder, decoded_columns
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, write_header
 from spark_producer.record.codecs import Codec, Compressor
@@ -317,7 +316,7 @@ def test_piece_by_piece_gives_what_all_at_once_does(codec: Codec, monkeypatch: p
     assert [each for batch in log for each in records_of(batch)] == eager
     monkeypatch.setattr(batch_decoder, "ROWS_AT_ONCE", 7)  # else 65,536, too many to compare one by one
     pieces = list(read_records(b"".join(log)))
-    assert [piece.num_rows for piece in pieces] == [*[7] * 14, 2] * 3
+    assert [piece.num_rows for piece in pieces] == [*[7] * 42, 6]
     assert [each for piece in pieces for each in single_records(piece)] == eager
 
 
@@ -351,9 +350,22 @@ def test_header_keys_that_are_no_text_are_read_as_far_as_they_go() -> None:
     assert found == [((name, None),) for name in NO_TEXT]
 
 
-def test_batches_that_are_decoded_together_never_have_more_headers_than_that() -> None:
-    assert batch_decoder.GROUP_BYTES <= 2 * HEADERS_AT_ONCE
-    assert HEADERS_AT_ONCE >= MAX_HEADERS
+@pytest.mark.covers("RD14")
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_record_batch_has_no_more_bytes_than_are_decoded_at_once(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless one record has more; and small batches are decoded together."""
+    sizes = [0, 700, 10, 400, 400, 1, 300, 5000, 20, 20]
+    bodies = [record_bytes(offset_delta=delta, value=zigzag(size) + bytes(size)) for delta, size in enumerate(sizes)]
+    big = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), len(bodies), attributes=codec)
+    small = own_batch(bytes(Compressor(codec).compress(bodies[0])), attributes=codec)
+    monkeypatch.setattr(batch_decoder, "GROUP_BYTES", 1000)  # else 1 MiB
+    pieces = list(read_records(small * 3 + big))
+    assert [[len(row.value or b"") for row in single_records(piece)] for piece in pieces] == [
+        [0, 0, 0], [0, 700, 10], [400, 400, 1], [300], [5000], [20, 20],
+    ]  # fmt: skip
+    assert all(piece.get_total_buffer_size() < 1500 for piece in pieces if piece.num_rows > 1)
 
 
 def test_the_schema_is_what_is_said() -> None:
