@@ -8,6 +8,7 @@ from benchmarks import avro, bulk, first_write, imports, single_records
 from benchmarks.broker_engines import part as broker_engines
 from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
+from benchmarks.reading import kafka_to_kafka, streams, whole_topics
 
 BULK = "bulk"
 """The one name for all scenes of whole writes."""
@@ -17,6 +18,9 @@ PARTS: tuple[Part, ...] = (
     micro_batches.PART,
     single_records.PART,
     first_write.PART,
+    whole_topics.PART,
+    streams.PART,
+    kafka_to_kafka.PART,
     avro.PART,
     imports.PART,
     broker_engines.PART,
