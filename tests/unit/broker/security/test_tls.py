@@ -92,6 +92,7 @@ def test_unread_responses_wait_for_their_client(files: Path, tmp_path: Path) -> 
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         client.socket.sendall(b"".join(client.frame(API_VERSIONS, messages.ApiVersionsRequest()) for _ in range(count)))
         assert other.ask(METADATA, EVERYTHING).brokers
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)  # else each 8 kB wait for a delayed ACK
         assert [client.receive(API_VERSIONS)[0] for _ in range(count)] == list(range(1, count + 1))
 
 
