@@ -91,7 +91,8 @@ def _until_the_end(consumer: Consumer, topic: str, deadline: Deadline) -> Iterat
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in reading])
     while reading:
         deadline.check(f"not at the end of partitions {sorted(reading)}")
-        for message in consumer.consume(10_000, timeout=0.2):
+        # Of many messages `consume` waits for the last one, up to its timeout: here only for the first.
+        for message in [*consumer.consume(1, timeout=0.2), *consumer.consume(10_000, timeout=0)]:
             error = message.error()
             if error is None:
                 yield message
