@@ -18,6 +18,7 @@ from spark_producer.exactly_once.cluster import (
     control_write,
     log_outcome,
 )
+from spark_producer.exactly_once.repair import describe
 from tests.support.filled_tasks import Tasks
 from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 
@@ -26,9 +27,12 @@ from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     # this broker shows each marker, and lacks each partition, by the time that it says so
     for module in (await_markers, command_executor):
-        monkeypatch.setattr(module, "LOST_AFTER_S", 0.3)
+        monkeypatch.setattr(module, "LOST_AFTER_S", 0.1)
     for reader in (broker_requests, control_write, log_outcome):
-        monkeypatch.setattr(reader, "GONE_AFTER_S", 0.3)
+        monkeypatch.setattr(reader, "GONE_AFTER_S", 0.1)
+    monkeypatch.setattr(describe, "MISSING_AFTER_S", 0.1)
+    # a partition counts as gone only if the answers without it come closer together than that
+    monkeypatch.setattr(broker_requests, "MAX_PAUSE_S", 0.02)
     lossy: Lossy = set()
     write = PendingMarkers._write
 
