@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_producer import Producer
+from spark_producer.network import metadata_wait
 from spark_producer.producer import parts_of
 from tests.fakes.scripted_cluster import ScriptedCluster
 
@@ -33,6 +34,12 @@ def start(cluster: ScriptedCluster) -> Iterator[Callable[..., Producer]]:
         producer.close(timeout=0)
         parts_of(producer).io_thread.join(20)
         assert not parts_of(producer).io_thread.is_alive, "the I/O thread did not end"
+
+
+@pytest.fixture
+def short_partition_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a missing partition be an error after 0.1 s instead of 2: one embedded broker has no old metadata."""
+    monkeypatch.setattr(metadata_wait, "PARTITION_GRACE", 0.1)
 
 
 @pytest.fixture(scope="session")

@@ -50,11 +50,12 @@ def test_a_sound_cluster(embedded_broker: LocalBroker, topic: str, capsys: pytes
 
 
 @pytest.mark.covers("COM23")
+@pytest.mark.usefixtures("short_timeouts")
 def test_a_port_without_a_listener(capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = free_ports(1)
     assert main(["check", "--bootstrap-servers", f"127.0.0.1:{port}", "--timeout", "1"]) == 1
     reported = capsys.readouterr().out
-    assert reported.startswith("failed   connection: no broker could be reached within 1 s")
+    assert reported.startswith("failed   connection: no broker could be reached within 0.1 s")
     named = "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run"
     assert f"\n         what to do: {named}, and firewalls\n" in reported
 

@@ -215,6 +215,7 @@ def test_characters_that_contradict_each_other(
 
 
 @pytest.mark.covers("COM24")
+@pytest.mark.usefixtures("short_timeouts")
 def test_the_dialect_is_an_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is read with it; only then is the broker asked, which is not there."""
     (tmp_path / "x.csv").write_bytes(b'a,b\n"5\\"",2\n')

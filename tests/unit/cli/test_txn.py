@@ -16,6 +16,7 @@ from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.task_messages import WriteHandle
+from spark_producer.exactly_once.repair import describe
 from tests.support.filled_tasks import SECONDS, Tasks, batch, inline, settings
 
 Txn: TypeAlias = Callable[..., tuple[int, str]]
@@ -24,8 +25,9 @@ NO_BATCH = "no batch was committed yet (__pyproducer_commits has none)"
 
 
 @pytest.fixture
-def broker() -> Iterator[LocalBroker]:
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalBroker]:
     """A broker of one's own, since `list` shows the transactions of all."""
+    monkeypatch.setattr(describe, "MISSING_AFTER_S", 0.1)  # this broker knows all of its topics at once
     with LocalBroker() as made:
         made.create_topic(TOPIC, 2)
         yield made

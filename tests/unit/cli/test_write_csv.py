@@ -221,6 +221,7 @@ def test_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, first:
         ("timestamp", "-5", "the timestamp is -5 ms, before 1970 (b.csv, row 3)"),
     ],
 )
+@pytest.mark.usefixtures("short_partition_grace")
 def test_a_row_that_the_producer_refuses_is_named_by_its_file(
     embedded_broker: LocalBroker,
     topic: str,

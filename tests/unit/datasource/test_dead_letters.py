@@ -35,6 +35,8 @@ from tests.support.read_back import Row, read_topic
 ROWS = 200
 TIME = 1_700_000_000_000
 
+pytestmark = pytest.mark.usefixtures("short_partition_grace")
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:

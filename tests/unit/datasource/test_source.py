@@ -46,9 +46,9 @@ def broker() -> Iterator[LocalBroker]:
         yield made
 
 
-def source_to(servers: str, topic: str = "known", *, patience: int = 20, **options: str) -> PyProducerDataSource:
-    """`patience`: seconds that brokers are waited for."""
-    given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.max.block.ms": str(1000 * patience)}
+def source_to(servers: str, topic: str = "known", *, timeout: float = 20, **options: str) -> PyProducerDataSource:
+    """`timeout`: seconds that brokers are waited for."""
+    given = {"kafka.bootstrap.servers": servers, "topic": topic, "kafka.max.block.ms": str(int(1000 * timeout))}
     return PyProducerDataSource(given | options)
 
 
@@ -61,10 +61,10 @@ def test_a_batch_write_asks_the_brokers_each_time(broker: LocalBroker) -> None:
     servers = broker.bootstrap_servers
     assert source_to(servers).writer(VALUE, False).settings.sink.topic == "known"
     with pytest.raises(TopicNotFound, match="'unknown'"):
-        source_to(servers, "unknown", patience=1).writer(VALUE, False)
+        source_to(servers, "unknown", timeout=1).writer(VALUE, False)
     broker.close()
     with pytest.raises(BrokersUnreachable, match=servers):
-        source_to(servers, patience=1).writer(VALUE, False)
+        source_to(servers, timeout=0.2).writer(VALUE, False)
 
 
 def test_a_stream_with_new_credentials_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_a_topic_that_no_broker_knows_ends_the_check_early_and_the_one_that_was_
     with pytest.raises(TopicNotFound, match=r"for topic 'nothing-like-it', still after 0.5 s\."):
         PyProducerDataSource(given | {"topic": "nothing-like-it"}).writer(VALUE, False)
     with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
-        source_to(broker.bootstrap_servers, "nothing-like-it", patience=1).writer(VALUE, False)
+        source_to(broker.bootstrap_servers, "nothing-like-it", timeout=1).writer(VALUE, False)
 
 
 @pytest.mark.covers("COM3")
@@ -162,7 +162,7 @@ def test_a_stream_remembers_for_a_while(broker: LocalBroker, monkeypatch: pytest
     assert source_to(servers).streamWriter(VALUE, True).settings.sink.topic == "known"
     monkeypatch.setattr(cluster_check, "CHECK_SECONDS", 0.0)  # Spark creates the source: no clock can be given to it
     with pytest.raises(BrokersUnreachable, match=servers):
-        source_to(servers, patience=1).streamWriter(VALUE, False)
+        source_to(servers, timeout=0.2).streamWriter(VALUE, False)
 
 
 def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way(broker: LocalBroker) -> None:
@@ -172,11 +172,11 @@ def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way
     others: list[dict[str, str]] = [{"kafka.client.id": "another"}, {"kafka.request.timeout.ms": "20000"}]
     for options in others:
         with pytest.raises(BrokersUnreachable, match=servers):
-            source_to(servers, patience=1, **options).streamWriter(VALUE, False)
+            source_to(servers, timeout=0.2, **options).streamWriter(VALUE, False)
     with pytest.raises(BrokersUnreachable, match=servers):
-        source_to(servers, "another", patience=1).streamWriter(VALUE, False)
+        source_to(servers, "another", timeout=0.2).streamWriter(VALUE, False)
     batching: dict[str, str] = {"kafka.linger.ms": "7"}
-    assert source_to(servers, patience=1, **batching).streamWriter(VALUE, False).settings.sink.topic == "known"
+    assert source_to(servers, timeout=0.2, **batching).streamWriter(VALUE, False).settings.sink.topic == "known"
 
 
 @pytest.mark.covers("SEC20–SEC25")
@@ -184,7 +184,7 @@ def test_the_check_of_a_stream_says_nothing_for_one_that_connects_in_another_way
 def test_the_error_of_a_broker_is_raised_by_the_writer_at_once(refusal: Refusal) -> None:
     with ScriptedServer(refusal.script) as server:
         options = {f"kafka.{name}": value for name, value in refusal.options.items()}
-        made = source_to(f"127.0.0.1:{server.port}", patience=600, **options)
+        made = source_to(f"127.0.0.1:{server.port}", timeout=600, **options)
         for writer in (made.writer, made.streamWriter):
             with pytest.raises(refusal.error) as caught:
                 writer(VALUE, False)

@@ -39,6 +39,8 @@ FORMATS = Formats(value=ColumnFormat(prefix_of(7), plan_of(SCHEMA, KIND, "value"
 ROWS = 200
 BAD = (3, 95, 150)
 
+pytestmark = pytest.mark.usefixtures("short_partition_grace")
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:

@@ -20,6 +20,8 @@ from tests.support.read_confluent import end_offsets
 
 ROWS = 20_000
 
+pytestmark = pytest.mark.usefixtures("short_partition_grace")
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:

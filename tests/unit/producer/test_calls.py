@@ -77,10 +77,11 @@ def test_a_partition_that_appears_later_is_written_to_and_one_that_is_not_there_
     sending = Runner(lambda: producer.send("t", "early", partition=2))
 
     def given_up() -> bool:
-        clock.advance(PARTITION_GRACE / 1000)
+        clock.advance(PARTITION_GRACE / 200)
+        cluster.wake()
         return sending.done.is_set()
 
-    wait_until(given_up, "the partition is waited for no longer")
+    wait_until(given_up, "the partition is waited for no longer", pause=0.002)
     with pytest.raises(RecordError, match="partition 2 does not exist"):
         sending.result()
     asked = cluster.questions

@@ -39,6 +39,8 @@ NOW = 1_700_000_000_000
 PRODUCE_API, API_VERSIONS_API = 0, 18
 FAST = {"retry.backoff.ms": 5, "retry.backoff.max.ms": 20, "reconnect.backoff.ms": 5, "reconnect.backoff.max.ms": 20}
 
+pytestmark = pytest.mark.usefixtures("short_partition_grace")
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:

@@ -105,7 +105,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     cluster.wait_for(lambda: len(cluster.held) >= (5 if partitions == 1 else 1), "requests are in flight")
     assert not sending.done.is_set()
     while not sending.done.is_set():
-        wait_until(lambda: bool(cluster.held) or sending.done.is_set(), "another request")
+        wait_until(lambda: bool(cluster.held) or sending.done.is_set(), "another request", pause=0.001)
         if cluster.held:
             cluster.release(1)
     sending.result()
