@@ -36,12 +36,11 @@ def divide(
 def _in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
     """Divide the large ranges into parts, about `min_partitions` in all; the small ones do not count in the proportion."""
     total = sum(map(_size, ranges))
-    small = {each for each in ranges if _parts_of(each, total, min_partitions) == 1}
+    small = [each for each in ranges if _parts_of(each, total, min_partitions) == 1]
     rest = total - sum(map(_size, small))
-    wanted = max(min_partitions - len(small), 1)
-    return [
-        part for each in ranges for part in ([each] if each in small else _cut(each, _parts_of(each, rest, wanted)))
-    ]
+    wanted, whole = max(min_partitions - len(small), 1), {each.topic_partition for each in small}
+    parts = [1 if each.topic_partition in whole else _parts_of(each, rest, wanted) for each in ranges]
+    return [part for each, count in zip(ranges, parts, strict=True) for part in _cut(each, count)]
 
 
 def _parts_of(each: OffsetRange, total: int, wanted: int) -> int:

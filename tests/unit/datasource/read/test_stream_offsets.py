@@ -1,0 +1,273 @@
+"""The offsets of a stream, called as Spark's long-lived process calls them, against the embedded broker."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
+
+from spark_producer.broker import LocalBroker
+from spark_producer.config import SourceOptions
+from spark_producer.datasource.read.columns import default_columns
+from spark_producer.datasource.read.driver import stream_offsets
+from spark_producer.datasource.read.driver.stream_offsets import StreamOffsets
+from spark_producer.datasource.read.stream_readers import LimitedStreamReader, UnlimitedStreamReader
+from spark_producer.errors import ConfigError, DataLoss, TopicNotFound
+from spark_producer.protocol import OFFSET_FETCH
+from spark_producer.protocol.messages import OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.unit.datasource.read.topics import client_of, cut, delete, fill, grow, settings, short
+
+Reader = LimitedStreamReader
+SCHEMA = default_columns(SourceOptions(subscribe="t"))
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    """Topic `t` with 10 and 4 records."""
+    with LocalBroker(auto_create_topics=False) as made:
+        made.create_topic("t", 2)
+        fill(made, "t", {0: 10, 1: 4})
+        yield made
+
+
+@pytest.fixture
+def start(broker: LocalBroker) -> Iterator[Callable[..., Reader]]:
+    """Make readers, which are stopped at the end."""
+    made = list[Reader]()
+
+    def make(**options: str) -> Reader:
+        if not options.keys() & {"subscribe", "subscribePattern", "assign"}:
+            options["subscribe"] = "t"
+        reader = Reader(settings(broker, **{"startingOffsets": "earliest"} | options), SCHEMA)
+        made.append(reader)
+        return reader
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_offsets, "BACKWARD_SECONDS", 0.01)
+
+
+def ranges(reader: Reader, begin: Any, end: Any) -> dict[str, tuple[int, int]]:
+    return short([each for task in reader.partitions(begin, end) for each in task.ranges])  # type: ignore[attr-defined]
+
+
+def latest(reader: Reader, begin: Any, limit: ReadLimit | None = None) -> Any:
+    """As Spark does it: through JSON."""
+    limit = reader.getDefaultReadLimit() if limit is None else limit
+    return json.loads(json.dumps(reader.latestOffset(json.loads(json.dumps(begin)), limit)))
+
+
+@pytest.mark.covers("RD3")
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, {"t": {"0": 0, "1": 0}}),
+        ({"startingOffsets": "latest"}, {"t": {"0": 10, "1": 4}}),
+        ({"startingOffsets": '{"t":{"0":-1,"1":2}}'}, {"t": {"0": 10, "1": 2}}),
+        ({"startingTimestamp": "1000030"}, {"t": {"0": 3, "1": 3}}),
+        ({"subscribePattern": "^x"}, {}),
+        ({"assign": '{"t":[1]}'}, {"t": {"1": 0}}),
+    ],
+)
+def test_where_a_query_begins(start: Callable[..., Reader], options: dict[str, str], wanted: Any) -> None:
+    assert start(**options).initialOffset() == wanted
+
+
+def test_the_latest_offset_is_the_default_of_a_stream(broker: LocalBroker) -> None:
+    reader = Reader(settings(broker, subscribe="t"), SCHEMA)
+    assert reader.initialOffset() == {"t": {"0": 10, "1": 4}}
+    reader.stop()
+
+
+@pytest.mark.covers("RD2")
+def test_a_query_whose_beginning_is_not_there(start: Callable[..., Reader]) -> None:
+    with pytest.raises(DataLoss, match=r"startingOffsets has offset 11 for topic 't', partition 0"):
+        start(startingOffsets='{"t":{"0":11,"1":2}}').initialOffset()
+    with pytest.raises(TopicNotFound, match="topic 'nope'"):
+        start(subscribe="nope").initialOffset()
+
+
+def test_micro_batches_follow_each_other(broker: LocalBroker, start: Callable[..., Reader]) -> None:
+    reader = start()
+    first = reader.initialOffset()
+    assert reader.reportLatestOffset() is None
+    end = latest(reader, first)
+    assert (end, reader.reportLatestOffset()) == ({"t": {"0": 10, "1": 4}}, end)
+    assert ranges(reader, first, end) == {"t-0": (0, 10), "t-1": (0, 4)}
+    assert json.dumps(latest(reader, end)) == json.dumps(end), "Spark compares texts"
+    fill(broker, "t", {1: 3})
+    assert ranges(reader, end, latest(reader, end)) == {"t-1": (4, 7)}
+
+
+@pytest.mark.covers("RD10")
+def test_limits_of_a_micro_batch(broker: LocalBroker, start: Callable[..., Reader]) -> None:
+    reader = start(maxOffsetsPerTrigger="7")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(7)
+    first = reader.initialOffset()
+    assert latest(reader, first) == {"t": {"0": 5, "1": 2}}
+    assert latest(reader, first, ReadAllAvailable()) == {"t": {"0": 10, "1": 4}}, "trigger once reads all"
+    assert reader.reportLatestOffset() == {"t": {"0": 10, "1": 4}}
+    waiting = start(minOffsetsPerTrigger="5", maxTriggerDelay="1h")
+    assert waiting.getDefaultReadLimit() == ReadMinRows(5)
+    end = latest(waiting, first)
+    fill(broker, "t", {1: 4})
+    assert latest(waiting, end) == end
+    fill(broker, "t", {1: 1})
+    assert latest(waiting, end) == {"t": {"0": 10, "1": 9}}
+    assert start().getDefaultReadLimit() == ReadAllAvailable()
+
+
+@pytest.mark.covers("RD10")
+def test_available_now_ends_at_the_offsets_of_its_start(broker: LocalBroker, start: Callable[..., Reader]) -> None:
+    reader = start(maxOffsetsPerTrigger="8", minOffsetsPerTrigger="8")
+    reader.prepareForTriggerAvailableNow()
+    at = reader.initialOffset()
+    ends = []
+    for _ in range(4):
+        at = latest(reader, at)
+        ends.append(at)
+        fill(broker, "t", {0: 10})
+    assert ends == [{"t": {"0": 5, "1": 2}}, *[{"t": {"0": 10, "1": 4}}] * 3], "a rest below the minimum is read too"
+
+
+@pytest.mark.covers("RD8")
+def test_new_partitions_and_topics_begin_at_their_first_record(
+    broker: LocalBroker, start: Callable[..., Reader]
+) -> None:
+    reader = start(subscribePattern="^t", maxOffsetsPerTrigger="1000")
+    end = latest(reader, reader.initialOffset())
+    grow(broker, "t", 3)
+    broker.create_topic("tt", 1)
+    broker.create_topic("other", 1)
+    for topic, partition in (("t", 2), ("tt", 0), ("other", 0)):
+        fill(broker, topic, {partition: 5})
+    then = latest(reader, end)
+    assert then == {"t": {"0": 10, "1": 4, "2": 5}, "tt": {"0": 5}}
+    assert ranges(reader, end, then) == {"t-2": (0, 5), "tt-0": (0, 5)}
+
+
+@pytest.mark.covers("RD8")
+def test_a_new_partition_that_has_lost_records_already(broker: LocalBroker, start: Callable[..., Reader]) -> None:
+    reader, tolerant = start(subscribePattern="^t"), start(subscribePattern="^t", failOnDataLoss="false")
+    end = latest(reader, reader.initialOffset())
+    broker.create_topic("tt", 1)
+    fill(broker, "tt", {0: 5})
+    cut(broker, "tt", 0, 2)
+    then = latest(reader, end)
+    with pytest.raises(DataLoss, match=r"topic 'tt', partition 0 is new, but its log begins at offset 2 instead of 0"):
+        reader.partitions(end, then)
+    assert ranges(tolerant, end, then) == {"tt-0": (2, 5)}
+
+
+@pytest.mark.covers("RD8")
+@pytest.mark.parametrize("count", [3, 10, 25], ids=["fewer", "as many", "more"])
+def test_a_topic_that_is_created_again(broker: LocalBroker, start: Callable[..., Reader], count: int) -> None:
+    """Its id says so, even where its log is longer than the earlier one."""
+    strict, tolerant = start(assign='{"t":[0]}'), start(assign='{"t":[0]}', failOnDataLoss="false")
+    end = latest(strict, strict.initialOffset())
+    assert latest(tolerant, tolerant.initialOffset()) == end == {"t": {"0": 10}}
+    delete(broker, "t")
+    broker.create_topic("t", 1)
+    fill(broker, "t", {0: count})
+    with pytest.raises(DataLoss, match=r"topic 't' was deleted and created again since records of it were read"):
+        latest(strict, end)
+    read, at = list[int](), end
+    for _ in range(3):
+        then = latest(tolerant, at)
+        for first, last in ranges(tolerant, at, then).values():
+            read += range(first, last)
+        at = then
+    assert read == list(range(count)), "each record of the new topic once"
+
+
+@pytest.mark.covers("RD8")
+def test_offsets_that_went_backwards_while_no_query_ran(broker: LocalBroker, start: Callable[..., Reader]) -> None:
+    end = {"t": {"0": 20, "1": 4}}
+    with pytest.raises(DataLoss, match=r"offsets of t-0 went backwards.*read up to offset 20, and its log ends at 10"):
+        latest(start(), end)
+    tolerant = start(failOnDataLoss="false")
+    then = latest(tolerant, end)
+    assert then == {"t": {"0": 10, "1": 4}}
+    assert ranges(tolerant, end, then) == {"t-0": (0, 10)}
+    assert ranges(start(failOnDataLoss="false"), end, then) == {"t-0": (0, 10)}, "a batch that is run again"
+    with pytest.raises(DataLoss, match="went backwards"):
+        start().partitions(end, then)
+
+
+@pytest.mark.covers("RD8")
+def test_a_topic_that_is_gone(broker: LocalBroker, start: Callable[..., Reader]) -> None:
+    broker.create_topic("u", 1)
+    strict, tolerant = start(subscribe="t,u"), start(subscribe="t,u", failOnDataLoss="false")
+    end = latest(strict, strict.initialOffset())
+    latest(tolerant, end)
+    delete(broker, "u")
+    with pytest.raises(DataLoss, match=r"u-0 of the subscription do not exist any more"):
+        latest(strict, end)
+    then = latest(tolerant, end)
+    assert then == {"t": {"0": 10, "1": 4}}
+    assert ranges(tolerant, end, then) == {}
+
+
+@pytest.mark.covers("RD18")
+def test_finished_offsets_are_committed_to_the_group(broker: LocalBroker, start: Callable[..., Reader]) -> None:
+    reader = start(commitGroup="lag")
+    reader.commit({"t": {"0": 7, "1": 2}})
+    reader.commit({"t": {"0": 8, "1": 2}})
+    with client_of(broker) as client:
+        body = OffsetFetchRequest("lag", (OffsetFetchRequestTopic("t", (0, 1)),))
+        version_1 = OFFSET_FETCH._replace(max_version=7)
+        rows = client.request(version_1, body).topics[0].partitions
+    assert [(row.partition_index, row.committed_offset) for row in rows] == [(0, 8), (1, 2)]
+
+
+@pytest.mark.covers("RD18")
+def test_a_commit_that_fails_is_a_warning(
+    broker: LocalBroker, start: Callable[..., Reader], caplog: pytest.LogCaptureFixture
+) -> None:
+    start(commitGroup="lag").commit({"nope": {"0": 7}})
+    assert "could not be committed to commitGroup lag" in caplog.text
+    start().commit({"nope": {"0": 7}})
+
+
+def test_what_spark_pickles_has_no_connection(start: Callable[..., Reader]) -> None:
+    reader = start()
+    reader.initialOffset()
+    sent = pickle.loads(pickle.dumps(reader))
+    assert (sent._stream, sent.settings, sent.schema) == (None, reader.settings, reader.schema)
+
+
+def test_offsets_of_another_source(start: Callable[..., Reader]) -> None:
+    for value in ({"logOffset": 3}, 7, {"t": {"x": 1}}, {"t": [1]}):
+        with pytest.raises(ConfigError, match="the checkpoint has offsets of another source"):
+            start().latestOffset(value, ReadAllAvailable())  # type: ignore[arg-type]  # as it may be in a file
+
+
+@pytest.mark.covers("RD16")
+def test_spark_4_0_asks_for_the_latest_offset_without_a_start(broker: LocalBroker) -> None:
+    reader = UnlimitedStreamReader(settings(broker, subscribe="t", startingOffsets="earliest"), SCHEMA)
+    try:
+        first, end = reader.initialOffset(), reader.latestOffset()
+        assert (first, end) == ({"t": {"0": 0, "1": 0}}, {"t": {"0": 10, "1": 4}})
+        assert len(reader.partitions(first, end)) == 2
+        assert reader.latestOffset() == end
+    finally:
+        reader.stop()
+
+
+def test_connections_are_kept_and_closed(broker: LocalBroker) -> None:
+    stream = StreamOffsets(settings(broker, subscribe="t"))
+    stream.close()
+    first = stream.initial()
+    client = stream._client
+    stream.next_ends(first, limited=True)
+    assert stream._client is client
+    stream.close()
