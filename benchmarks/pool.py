@@ -42,7 +42,7 @@ def in_flight(pairs: int) -> None:
 
 
 def two_threads(pairs: int) -> None:
-    """Share the pairs between two threads, with enough room for both."""
+    """Share the pairs between two threads, with enough memory for both."""
     pool = BufferPool(TOTAL, BATCH, time.monotonic)
 
     def work() -> None:

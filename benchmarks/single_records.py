@@ -51,7 +51,7 @@ CONTENDERS = (
     Contender("pyproducer (portable kernel), futures", "pyproducer", "portable"),
     Contender("pyproducer (portable kernel), on_delivery", "pyproducer-callbacks", "portable", only_rate=True),
     Contender(OTHER, "kafka-python", slower=4),
-    Contender("confluent-kafka, nobody told", "confluent", only_rate=True),
+    Contender("confluent-kafka, no callback", "confluent", only_rate=True),
     Contender(OTHER_NATIVE, "confluent-callbacks"),
 )
 

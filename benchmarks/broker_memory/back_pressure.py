@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 START_S: Final = 60.0
 
 GIVEN: Final = {"broker.publish.buffer.bytes": "8M", "journal.max.memory.bytes": "16M"}
-"""By the formulas the journal's memory, a twentieth, is full long before the publish buffer, which nobody would see at work."""
+"""By the formulas the journal's memory, a twentieth, is full long before the publish buffer, whose effect would not be seen."""
 
 ARTICLE: Final = (
     "the broker keeps what producers send until a bookie has it. If that is more than the publish buffer, half of its direct "
@@ -197,7 +197,7 @@ def faults(found: Sequence[Pressed]) -> list[str]:
     if not slow.last.flushed <= slow.total <= slow.last.flushed + 2 * slow.half:
         wrong.append(f"slow disk: {slow.total:,} bytes were taken, and {slow.last.flushed:,} flushed")
     if not slow.last.pauses:
-        wrong.append("slow disk: nobody was paused")
+        wrong.append("slow disk: no producer was paused")
     if stuck.total:
         wrong.append(f"stuck disk: {stuck.total:,} bytes were acknowledged")
     if not sound.total > slow.total:

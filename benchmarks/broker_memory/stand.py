@@ -103,16 +103,16 @@ class Stand:
         """Wait until an entry can be admitted.
 
         Raises:
-            KafkaTimeout: there is no room for a long time.
+            KafkaTimeout: the storage has no space for a long time.
         """
         give_up = time.monotonic() + DEADLINE_S
         while not self.storage.has_space(len(self.entry)):
             if time.monotonic() > give_up:
-                raise KafkaTimeout(f"the storage has had no room for {DEADLINE_S:g} s")
+                raise KafkaTimeout(f"the storage has had no space for {DEADLINE_S:g} s")
             time.sleep(0.001)
 
     def write(self) -> bool:
-        """Admit an entry; return whether there was room for it."""
+        """Admit an entry; return whether there was space for it."""
         if not self.storage.has_space(len(self.entry)):
             return False
         index = self.written % len(self.logs)

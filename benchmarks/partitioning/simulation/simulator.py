@@ -179,7 +179,7 @@ class SimulatedProducer:
         return self._statistics
 
     def free_bytes(self, topic: str, partition: int) -> int:
-        """Return the room of the open batch."""
+        """Return the free bytes of the open batch."""
         queue = self._queues.get(partition)
         return 0 if not queue or queue[-1].closed else queue[-1].free_bytes
 
