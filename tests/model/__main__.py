@@ -19,7 +19,7 @@ def rows(cases: Iterable[Case]) -> list[Row]:
     found = []
     for case in cases:
         started = time.monotonic()
-        row = Row(case, search(case.wiring, case.most, case.eager))
+        row = Row(case, search(case.wiring, case.max_worlds, case.eager))
         print(
             f"{case.name}: {row.finding.result}, {row.finding.states:,} worlds, {time.monotonic() - started:.0f} s",
             flush=True,

@@ -1,4 +1,5 @@
-"""The cluster's side of every ask, as coordinators and leaders of Kafka answer: which worlds follow, and with which answers.
+"""The response of a cluster to every command, as Kafka's coordinators and leaders respond: the worlds that may follow, and the
+results.
 
 What takes several requests takes several moves, between which others move (`aux` of the driver): a control write is a produce
 and an end, and transactions of tasks are ended one by one, in any order.
@@ -57,7 +58,7 @@ from tests.model.world import (
 )  # fmt: skip
 
 Reply = tuple[World, Result | None, tuple[object, ...]]
-"""What a move leads to: the world, and the answer, or None and what the driver has to remember of a longer ask."""
+"""The result of a move: the world, and the result of the command, or None and the state of a command that takes several moves."""
 
 
 class Cluster:
@@ -71,7 +72,7 @@ class Cluster:
     def replies(
         self, world: World, command: Command, aux: tuple[object, ...], rows: tuple[Row, ...]
     ) -> Iterator[Reply]:
-        """All that may happen next to `command`. `rows` are those of the inline tasks."""
+        """Yield all that may happen next to `command`. `rows` are those of the inline tasks."""
         match command:
             case Fence():
                 for after in self.fenced(world):
@@ -92,7 +93,7 @@ class Cluster:
             case EndTasks():
                 yield from self.end_tasks(world, command, aux)
             case ReadLogs(transactions):
-                yield world, self.fates(world, transactions), ()
+                yield world, self.outcomes(world, transactions), ()
             case _:
                 assert_never(command)
 
@@ -100,7 +101,7 @@ class Cluster:
         return TaskTransaction(one.name, 0, one.epoch, self.wiring.transaction_version, ())
 
     def bumped(self, one: Identity, state: str) -> Identity:
-        """After the end of a transaction: the epoch rises with transaction.version 2."""
+        """The identity after the end of a transaction: its epoch rises with transaction.version 2."""
         return one._replace(
             epoch=one.epoch + (self.wiring.transaction_version is TransactionVersion.IMPLICIT), state=state
         )
@@ -108,7 +109,7 @@ class Cluster:
     # --- the control id -------------------------------------------------------------------------------------------------
 
     def fenced(self, world: World) -> list[World]:
-        """A fence looks at the id, and notes what it finds there."""
+        """A fence reads the state of the control id, and records it."""
         noted = world.control.epoch if world.control.state == "C" else world.noted
         world = world._replace(noted=noted if self.wiring.notes else -1)
         after = decide(world, CONTROL, commit=False) if world.control.state == "O" else [world]
@@ -122,7 +123,7 @@ class Cluster:
         hung: tuple[TopicPartition, ...] = ()
         if self.wiring.r8 and self.hanging(world, CONTROL, control=True):
             hung = (CONTROL_PARTITION,)
-        elif self.wiring.r8 and self.wiring.looks_at_inline and record is not None and record.inline:
+        elif self.wiring.r8 and self.wiring.checks_inline and record is not None and record.inline:
             hung = (DATA_PARTITION,) if self.hanging(world, CONTROL, control=False) else ()
         if hung:
             return MarkersLost(hung, None if CONTROL_PARTITION in hung else record)
@@ -145,8 +146,8 @@ class Cluster:
                 ControlWritten(ProducerIdAndEpoch(0, control.epoch)),
                 (),
             )
-        elif aux == ("put off",):
-            yield world, self.said_later(world, command), ()
+        elif aux == ("delayed",):
+            yield world, self.delayed(world, command), ()
         elif aux:
             yield from self.end_write(world, command)
         elif command.fencing.epoch != control.epoch:
@@ -166,16 +167,16 @@ class Cluster:
         if control.epoch != command.fencing.epoch or control.state != "O":
             yield world, FencedOff(), ()
             return
-        glued = self.glued(world, command)
-        if glued:
+        older = self.older_hanging(world, command)
+        if older:
             for after in self.end_control(world, commit=False):
-                yield after, OlderTransactionHangs(glued), ()
+                yield after, OlderTransactionHangs(older), ()
             return
         for after in self.end_control(world, commit=True):
             yield after, self.written(after, command), ()
             if after.budget.losses:
                 yield less_losses(after), Indeterminate(), ()
-                yield less_losses(after), None, ("put off",)
+                yield less_losses(after), None, ("delayed",)
         if world.budget.losses:
             late = less_losses(world)
             yield late._replace(flights=tuple(sorted((*late.flights, control.epoch)))), Indeterminate(), ()
@@ -191,8 +192,8 @@ class Cluster:
             MarkersLost(lost) if lost and self.wiring.r8 else ControlWritten(ProducerIdAndEpoch(0, world.control.epoch))
         )
 
-    def said_later(self, world: World, command: WriteControl) -> Result:
-        """The commit has happened, but the coordinator had said "later", so it is sent again."""
+    def delayed(self, world: World, command: WriteControl) -> Result:
+        """The commit has happened, but the coordinator had responded "later", so the request is sent again."""
         control = world.control
         if (
             control.epoch == command.fencing.epoch + (self.wiring.transaction_version is TransactionVersion.IMPLICIT)
@@ -201,8 +202,8 @@ class Cluster:
             return self.written(world, command)
         return Indeterminate() if self.wiring.doubts_late_fences else FencedOff()
 
-    def glued(self, world: World, command: WriteControl) -> tuple[TopicPartition, ...]:
-        """Where an older transaction hangs that the end of this one would decide too (R7); looked at before the end is sent."""
+    def older_hanging(self, world: World, command: WriteControl) -> tuple[TopicPartition, ...]:
+        """The partitions with an older hanging transaction, which EndTxn would end too (R7); checked before EndTxn is sent."""
         return tuple(
             partition
             for partition, is_control in ((CONTROL_PARTITION, True), (DATA_PARTITION, False))
@@ -216,7 +217,7 @@ class Cluster:
         ]
 
     def arrivals(self, world: World) -> Iterator[World]:
-        """Ends of control transactions that arrive late."""
+        """Yield the worlds after a late end of a control transaction."""
         for epoch in set(world.flights):
             left = list(world.flights)
             left.remove(epoch)
@@ -259,11 +260,11 @@ class Cluster:
         else:
             yield world, EndRefused(90)
 
-    def fates(self, world: World, transactions: tuple[TaskTransaction, ...]) -> LogOutcomes:
-        fates = tuple(self.fate(world, one) for one in transactions)
-        return LogOutcomes(fates, (DATA_PARTITION,) if TransactionOutcome.OPEN in fates else ())
+    def outcomes(self, world: World, transactions: tuple[TaskTransaction, ...]) -> LogOutcomes:
+        outcomes = tuple(self.outcome(world, one) for one in transactions)
+        return LogOutcomes(outcomes, (DATA_PARTITION,) if TransactionOutcome.OPEN in outcomes else ())
 
-    def fate(self, world: World, one: TaskTransaction) -> TransactionOutcome:
+    def outcome(self, world: World, one: TaskTransaction) -> TransactionOutcome:
         key = (one.transactional_id, one.epoch)
         for entry in world.entries:
             if (entry.owner, entry.epoch) == key:

@@ -60,10 +60,10 @@ LOUD = frozenset(
         FailureKind.UNKNOWN,
     }
 )
-"""What a person must see: the incarnation stands there with it."""
+"""Failures for a person: the run of the driver ends with them."""
 
 Move = tuple[tuple[object, ...], World]
-"""What happens, in words or in values to be shown if anybody asks, and what comes of it."""
+"""A description, as text or as values to format, and the world after the move."""
 
 
 class Moves:
@@ -73,8 +73,8 @@ class Moves:
         self.wiring = wiring
         self.cluster = Cluster(wiring)
         self.steps: Numbers[WriteState] = Numbers()
-        self.tickets: Numbers[WriteHandle | None] = Numbers()
-        self.tickets.of(None)
+        self.handles: Numbers[WriteHandle | None] = Numbers()
+        self.handles.of(None)
         self.known: dict[tuple[int, type, Result], Next] = {}
         self.commits: dict[tuple[int, tuple[TaskOutcome, ...]], Next] = {}
 
@@ -89,7 +89,7 @@ class Moves:
         for after in self.cluster.arrivals(world):
             yield ("a late EndTxn of the control id arrives",), after
         if world.budget.repairs and any(driver.pc == FailureKind.HUNG.name for driver in world.drivers):
-            yield ("somebody repairs what hangs",), repaired(world)
+            yield ("a person repairs lost markers",), repaired(world)
         if world.budget.topics and world.record and self.is_noted(world):
             yield ("the control topic is lost or changed",), without_topic(world)
         for index, driver in enumerate(world.drivers):
@@ -143,8 +143,8 @@ class Moves:
                 yield from self.tasks(world, index, driver)
             case "log":
                 if not self.wiring.numbered:
-                    told = with_driver(world._replace(log=world.log + 1), index, Driver("fin"))
-                    yield ("driver", index, "is told that its job is committed"), told
+                    after = with_driver(world._replace(log=world.log + 1), index, Driver("fin"))
+                    yield ("driver", index, "learns that its job is committed"), after
                 elif world.log == self.micro_batch(driver):
                     yield (
                         ("driver", index, "writes Spark's log"),
@@ -176,7 +176,9 @@ class Moves:
         yield ("driver", index, "is killed in its commit, and aborts"), aborting
         command = self.steps.values[driver.step].command
         sent = (
-            isinstance(command, WriteControl) and driver.aux == ("produced",) and not self.cluster.glued(world, command)
+            isinstance(command, WriteControl)
+            and driver.aux == ("produced",)
+            and not self.cluster.older_hanging(world, command)
         )
         if isinstance(command, WriteControl) and sent and world.budget.losses:
             late = less_losses(aborting)
@@ -187,15 +189,13 @@ class Moves:
         match following:
             case Begun(fencing, last):
                 handle = WriteHandle(SINK, f"{index}.{driver.batch}", fencing, self.wiring.transaction_version, last)
-                now = Driver("tasks", driver.batch, handle=self.tickets.of(handle))
+                now = Driver("tasks", driver.batch, handle=self.handles.of(handle))
             case WriteCommitted() | AlreadyDone() if driver.pc == "commit" and (driver.batch + 1) % self.wiring.writes:
                 now = Driver("next", driver.batch + 1)
             case WriteCommitted() | AlreadyDone():
                 now = Driver("log" if driver.pc == "commit" else "dead", driver.batch)
             case Failed(FailureKind.REFUSED) if world.log > self.micro_batch(driver):
-                now = Driver(
-                    "dead"
-                )  # another incarnation has gone on with Spark's log, so this one's batch is old indeed
+                now = Driver("dead")  # another run has continued Spark's log, so this run's batch is old indeed
             case Failed(kind) if kind in LOUD:
                 now = Driver(kind.name)
             case Failed(kind) if not self.wiring.numbered and kind in RUNS_AGAIN and driver[:2] == ("commit", 0):
@@ -219,7 +219,7 @@ class Moves:
     # --- Spark and its tasks --------------------------------------------------------------------------------------------
 
     def items(self, index: int, task: int) -> tuple[int, ...]:
-        """Which rows a task has differs from one incarnation to the next."""
+        """The rows of a task, which differ from one run to the next."""
         count = len(self.wiring.tasks)
         return (task if index % 2 == 0 else count - 1 - task,)
 
@@ -244,14 +244,14 @@ class Moves:
         return driver.batch // self.wiring.writes
 
     def whose(self, index: int, driver: Driver) -> tuple[str, ForeachBatchOrigin]:
-        """The query that writes, or in whose `foreachBatch` it is written; each incarnation is a run of its own."""
+        """The query that writes, or in whose `foreachBatch` it is written; each has its own run."""
         if not self.wiring.numbers:
             return QUERY, NO_ORIGIN
-        run = f"run {index}" if self.wiring.tells_run else ""
-        return "", ForeachBatchOrigin(QUERY, run, self.micro_batch(driver) if self.wiring.tells_micro_batch else None)
+        run = f"run {index}" if self.wiring.reports_run else ""
+        return "", ForeachBatchOrigin(QUERY, run, self.micro_batch(driver) if self.wiring.reports_micro_batch else None)
 
     def messages(self, index: int, driver: Driver) -> list[tuple[int, TaskOutcome]]:
-        handle = self.tickets.values[driver.handle]
+        handle = self.handles.values[driver.handle]
         assert handle is not None
         found: list[tuple[int, TaskOutcome]] = []
         rows = self.micro_batch(driver) + 1  # another number in each, so that none is taken for that of another
@@ -275,7 +275,7 @@ class Moves:
         start = self.wiring.abort([message for _, message in messages])
         if self.wiring.aborts:
             yield ("driver", index, "aborts its job"), self.goes_on(world, index, driver._replace(pc="abort"), start)
-        handle, won = self.tickets.values[driver.handle], dict(driver.won)
+        handle, won = self.handles.values[driver.handle], dict(driver.won)
         assert handle is not None
         query, origin = self.whose(index, driver)
         admission = admit(handle.last, SINK, query, self.number(driver), origin)
@@ -302,7 +302,7 @@ class Moves:
             yield ("driver", index, "launches task", task, "attempt", number), with_attempt(world, attempt)
 
     def busy(self, world: World, attempt: Attempt) -> bool:
-        """Whether the worker still runs an attempt of another incarnation."""
+        """Whether the worker still runs an attempt of another run."""
         return any(
             one[1:3] == attempt[1:3] and one.driver != attempt.driver and one.phase < 3 for one in world.attempts
         )

@@ -1,4 +1,4 @@
-"""Drivers with one rule of the design broken: steps around the product's own, so that searches show what each rule is for."""
+"""Drivers with one rule of the design broken: states around the product's own, so that searches show the purpose of each rule."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from spark_producer.exactly_once.protocol.state_machine import Next, WriteState
 from spark_producer.exactly_once.protocol.task_messages import PreparedTask, TaskOutcome
 
 Change = Callable[[object, Result], Any]
-"""What follows instead from a step (the innermost one) and an answer; None where nothing is changed."""
+"""The next state instead, from the innermost state and a result; None where nothing is changed."""
 
 
 def changed(change: Change) -> Callable[[WriteState, Result], Next]:
-    """The product's steps with `change`, also where they carry out what is decided."""
+    """The product's states with `change`, also in a roll forward."""
 
     def on_result(step: WriteState, answer: Result) -> Next:
         match step:
@@ -102,7 +102,7 @@ class ReadsFirst:
 
 @dataclass(frozen=True)
 class FencesThen:
-    """The fence that comes too late."""
+    """The fence after the read."""
 
     failpoint: ClassVar = "fencesthen"
 
@@ -120,7 +120,7 @@ class FencesThen:
 
 @dataclass(frozen=True)
 class ListsLate:
-    """A commit that lists what is open when all is done, as a newer driver's transactions may be."""
+    """A commit that lists open transactions after DONE, when a newer driver's may be among them."""
 
     failpoint: ClassVar = "listslate"
 
@@ -148,7 +148,7 @@ def commit_that_lists_late(step: WriteState, answer: Result) -> Next:
 
 
 def commit_that_knows_too_much(step: WriteState, answer: Result) -> Next:
-    """A commit without a number says that it may run again, where it cannot know."""
+    """A commit without a number reports that it may run again, although its outcome is unknown."""
     following = step.on_result(answer)
     if isinstance(following, Failed) and following.kind is FailureKind.UNKNOWN:
         return Failed(
@@ -163,24 +163,24 @@ def begin_that_reads_first(sink: str, token: str) -> Next:
 
 
 def commit_of_what_is_done(messages: Sequence[TaskOutcome], batch: int) -> Next:
-    """A commit that does not look whether its batch is done."""
+    """A commit that does not check whether its batch is done."""
     handle = messages[0].handle._replace(last=None)
     return commit.commit([one._replace(handle=handle) for one in messages], batch)
 
 
 def commit_that_counts_no_transactions(messages: Sequence[TaskOutcome], batch: int) -> Next:
-    """A commit that does not count the rows which tasks have in transactions of their own."""
+    """A commit that does not count the rows in transactions of tasks."""
     return commit.commit([one._replace(rows=0) if isinstance(one, PreparedTask) else one for one in messages], batch)
 
 
 def commit_that_notes_nothing(messages: Sequence[TaskOutcome], batch: int) -> Next:
-    """A run that finds a number done does not note it."""
+    """A run that finds a number done does not record it."""
     start = commit.commit(messages, batch)
     return AlreadyDone(batch) if isinstance(start, commit.RecordingRun) else start
 
 
 def commit_that_notes_lower_numbers(messages: Sequence[TaskOutcome], batch: int) -> Next:
-    """A run notes lower numbers too, which it finds done in a micro-batch that Spark repeats."""
+    """A run that finds numbers done in a repeated micro-batch records the lower ones too."""
     start, handle, origin = commit.commit(messages, batch), messages[0].handle, messages[0].origin
     if not isinstance(start, AlreadyDone) or handle.last is None or not origin.run:
         return start
@@ -188,7 +188,7 @@ def commit_that_notes_lower_numbers(messages: Sequence[TaskOutcome], batch: int)
 
 
 def abort_without_a_look(messages: Sequence[TaskOutcome | None]) -> Next:
-    """An abort that does what it is called."""
+    """An abort that aborts without a check."""
     return abort.AbortingTransactions(tuple(one.transaction for one in messages if isinstance(one, PreparedTask)))
 
 
@@ -223,7 +223,7 @@ def verdict_at_once(step: object, answer: Result) -> Any:
 
 
 def no_done(step: object, answer: Result) -> Any:
-    """What is carried out is not written as done, so that the record does not say so later."""
+    """The record does not become DONE after a roll forward."""
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
         following = step.on_result(answer)
         if isinstance(following, roll_forward.WritingStatus) and isinstance(following.outcome, RolledForward):
@@ -242,12 +242,12 @@ def void_with_inline_rows(step: object, answer: Result) -> Any:
 
 
 def resend(step: object, answer: Result) -> Any:
-    """A commit that is not answered is sent again."""
+    """A commit without a response is sent again."""
     return step if isinstance(step, commit.WritingControlRecord) and isinstance(answer, Indeterminate) else None
 
 
 def token_alone(step: object, answer: Result) -> Any:
-    """The token of BEGIN's own INTENT is taken for that of a commit."""
+    """BEGIN's own INTENT counts as a commit, because it has the same token."""
     if (
         not isinstance(step, commit.ReadingControlRecordAfterFence)
         or not isinstance(answer, Found)
@@ -258,5 +258,5 @@ def token_alone(step: object, answer: Result) -> Any:
 
 
 def abort_without_a_fence(step: object, answer: Result) -> Any:
-    """An abort that looks, but does not see to it that no late answer changes what it saw."""
+    """An abort that checks, but does not fence, so a late EndTxn may change the state that it read."""
     return abort.ReadingDecision(step.execution, None) if isinstance(step, abort.CheckingHolder) else None

@@ -13,31 +13,31 @@ INTRODUCTION = """# Models of exactly once
 `make model` makes this page from the models in `tests/model`; the small ones are part of every test run.
 
 A model is a small world of drivers, which run `spark_producer/exactly_once/protocol` itself, tasks, transaction coordinators and
-partitions. The search goes through **all** orders of events: a driver may die or pause anywhere and go on beside the next one,
+partitions. The search goes through **all** orders of events: a driver may die or pause anywhere and continue beside the next one,
 Spark may call abort, tasks outlive their driver, and a repeated task may have other rows. A budget bounds timeouts of
-transactions, lost or late control writes, and lost markers (the next marker of the producer then decides the old rows too, as in
-Kafka 4.3). A job without a number is a batch write without `txnVersion`; a function is a `foreachBatch` with several writes.
+transactions, lost or late control writes, and lost markers (the next marker of the producer then ends the old transaction too, as
+in Kafka 4.3). A job without a number is a batch write without `txnVersion`; a function is a `foreachBatch` with several writes.
 
 Checked in every world: no row is visible twice (DUPLICATE), no row of a finished batch is missing (LOSS), no false alarm (PARTIAL
 and VOID need a timeout, HUNG a lost marker, UNKNOWN a job without a number), and the write can finish.
 
 A is a task that returns its rows to the driver, B one with its own transaction. By default a model has one batch, attempt and
-task, and transactions of version 1. "Done" counts worlds in which all batches are done, "loud" those with an alarm.
+task, and transactions of version 1. "Done" counts worlds in which all batches are done, "alarm" those with an alarm.
 """
 
 HOLDS = """
 ## The design as it is
 
-No search found a violation. (limit): the search stopped there.
+No search found a violation. (limit): the search ended at its maximum number of worlds.
 
-| model | worlds | done | loud |
+| model | worlds | done | alarm |
 |---|---:|---:|---:|
 """
 
 BREAKS = """
 ## One rule broken
 
-Without each rule the search must find what follows, by the shortest way.
+Without a rule the search must find the violation in the table. Moves: the length of the shortest way to it.
 
 | left out, or changed | found | moves |
 |---|---|---:|
@@ -45,7 +45,7 @@ Without each rule the search must find what follows, by the shortest way.
 
 REMARKS = """
 Numbers that do not rise are refused in every run ("never finishes"). A number that is written twice loses rows only where two
-runs of a function go on side by side.
+runs of a function are active at once.
 """
 
 

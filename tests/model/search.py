@@ -1,4 +1,4 @@
-"""The search through all worlds that can be reached, breadth first, and what must hold in each."""
+"""The search through all reachable worlds, breadth first, and the invariants."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tests.model.wiring import Wiring
 from tests.model.world import World
 
 LIMIT = "LIMIT"
-"""The result of a search that has looked at as many worlds as it may, and found nothing wrong."""
+"""The result of a search that found nothing wrong up to its maximum number of worlds."""
 
 
 class Finding(NamedTuple):
-    """What a search found: `result` is OK or what is wrong, `trace` the shortest way to it."""
+    """The finding of a search: `result` is OK or the violation, `trace` the shortest way to it."""
 
     result: str
     states: int
     ends: int
     """worlds in which Spark's log has all batches"""
     loud: int
-    """worlds in which a person is called"""
+    """worlds with an alarm"""
     trace: tuple[str, ...] = ()
 
 
 def wrong(world: World, moves: Moves) -> str | None:
-    """What must never be: a row twice, a logged batch with a row missing, a false alarm."""
+    """The violated invariant, or None: a row twice, a logged batch with a row missing, a false alarm."""
     wiring = moves.wiring
     rows = [row for row, _, _ in world.visible]
     if len(set(rows)) != len(rows):
         return "DUPLICATE"
-    told = [index for index, driver in enumerate(world.drivers) if driver.pc == "fin"]
-    logged = range(world.log * wiring.writes) if wiring.numbered else told
+    finished = [index for index, driver in enumerate(world.drivers) if driver.pc == "fin"]
+    logged = range(world.log * wiring.writes) if wiring.numbered else finished
     if any((batch, item) not in rows for batch in logged for item in range(len(wiring.tasks))):
         return "LOSS"
     states = {driver.pc for driver in world.drivers}
@@ -61,8 +61,8 @@ def rises(wiring: Wiring) -> bool:
     return all(one < next_one for one, next_one in itertools.pairwise(wiring.numbers))
 
 
-def search(wiring: Wiring, most: int, eager: bool = False) -> Finding:
-    """Look at every world, those of few moves first; stop at the first in which something is wrong, or after `most` of them.
+def search(wiring: Wiring, max_worlds: int, eager: bool = False) -> Finding:
+    """Check every world, those of few moves first; stop at the first violation, or after `max_worlds` worlds.
 
     An `eager` search looks first at worlds in which much is visible and done, which finds faults that take many moves.
     """
@@ -83,13 +83,13 @@ def search(wiring: Wiring, most: int, eager: bool = False) -> Finding:
             ends += after.log == wiring.batches
             loud += any(driver.pc.isupper() for driver in after.drivers)
             heapq.heappush(waiting, (-progress(after) if eager else 0, len(came), after))
-        if len(came) > most:
+        if len(came) > max_worlds:
             return Finding(LIMIT, len(came), ends, loud)
     return Finding("OK" if ends else "never finishes", len(came), ends, loud)
 
 
 def progress(world: World) -> int:
-    """How far a world has come: what is visible and done, and who can still spoil it."""
+    """The progress of a world: its visible rows, done batches and active drivers."""
     return len(world.visible) + world.log + sum(driver.pc not in ("dead", "fin") for driver in world.drivers)
 
 

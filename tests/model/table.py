@@ -13,20 +13,20 @@ from tests.model.world import Budget
 
 
 class Case(NamedTuple):
-    """One model. `expected` are the results of which one must come out; `large` ones are not for every run."""
+    """One model. Its result must be one of `expected`; `large` ones are not in every test run."""
 
     name: str
     wiring: Wiring
     expected: frozenset[str] = frozenset({"OK"})
     large: bool = False
-    most: int = 250_000
-    """worlds to look at: each takes two kilobytes"""
+    max_worlds: int = 250_000
+    """maximum worlds of the search: each takes two kilobytes"""
     eager: bool = False
-    """how `search` goes about it"""
+    """the order of `search`"""
 
 
 A, B, BB, AB = Wiring(tasks="A"), Wiring(tasks="B"), Wiring(tasks="BB"), Wiring(tasks="AB")
-# Drivers that just stop where Spark would call abort: fewer worlds, for what abort has no part in.
+# Drivers that stop where Spark would call abort: fewer worlds, for rules in which abort has no part.
 QB, QBB, QAB = B._replace(aborts=False), BB._replace(aborts=False), AB._replace(aborts=False)
 
 # The function of `foreachBatch` writes twice in each micro-batch, with rising numbers.
@@ -43,20 +43,20 @@ WORST_A = Budget(losses=1, drops=1, repairs=1)
 
 
 def small() -> Iterator[Case]:
-    """The design as it is: nothing wrong may be found in any world. These are in every run."""
-    yield Case("A: 2 drivers, 2 batches, 1 timeout, 1 lost answer", A._replace(batches=2, budget=Budget(1, 1)))
-    yield Case("A: 2 drivers, 2 batches, 1 lost marker, 1 lost answer", A._replace(batches=2, budget=WORST_A))
+    """The design as it is: no world may have a violation. These are in every test run."""
+    yield Case("A: 2 drivers, 2 batches, 1 timeout, 1 lost response", A._replace(batches=2, budget=Budget(1, 1)))
+    yield Case("A: 2 drivers, 2 batches, 1 lost marker, 1 lost response", A._replace(batches=2, budget=WORST_A))
     yield Case("A: the same with transaction.version 2", A._replace(batches=2, budget=WORST_A, transaction_version=V2))
-    yield Case("B: 2 drivers, 1 lost answer", B._replace(budget=LOSE))
+    yield Case("B: 2 drivers, 1 lost response", B._replace(budget=LOSE))
     yield Case("B: the same with transaction.version 2", B._replace(budget=LOSE, transaction_version=V2))
-    yield Case("B: 2 drivers, 2 batches, logs do not reach back", QB._replace(batches=2, forgets=True))
+    yield Case("B: 2 drivers, 2 batches, logs no longer have the rows", QB._replace(batches=2, forgets=True))
     yield Case("B: 2 drivers on the same workers, 2 batches", B._replace(batches=2, ids="shared"))
     yield Case("B: the same, 1 lost marker", QB._replace(batches=2, ids="shared", budget=MEND))
     yield Case(
         "B: 1 driver, 2 batches, speculation, 1 lost marker", B._replace(drivers=1, batches=2, attempts=2, budget=MEND)
     )
     yield Case("B: 2 tasks, 2 drivers, no aborts", QBB)
-    yield Case("A: 2 jobs without numbers, 1 lost answer", A._replace(numbered=False, batches=2, budget=LOSE))
+    yield Case("A: 2 jobs without numbers, 1 lost response", A._replace(numbered=False, batches=2, budget=LOSE))
     yield Case(
         "A: the same with transaction.version 2",
         A._replace(numbered=False, batches=2, budget=LOSE, transaction_version=V2),
@@ -64,11 +64,13 @@ def small() -> Iterator[Case]:
     yield Case("B: 2 jobs without numbers, no aborts", QB._replace(numbered=False, batches=2))
     yield Case("A and B: 2 drivers, 1 timeout, no aborts", QAB._replace(budget=TIME))
     yield Case("A and B: 2 drivers, 1 lost marker, no aborts", QAB._replace(budget=MEND))
-    yield Case("A: a function with 2 numbers, 2 drivers, 2 batches, 1 lost answer", FA._replace(batches=2, budget=LOSE))
-    yield Case("A: a function with 3 numbers, 2 drivers, 1 lost answer", FA._replace(numbers=(0, 1, 2), budget=LOSE))
+    yield Case(
+        "A: a function with 2 numbers, 2 drivers, 2 batches, 1 lost response", FA._replace(batches=2, budget=LOSE)
+    )
+    yield Case("A: a function with 3 numbers, 2 drivers, 1 lost response", FA._replace(numbers=(0, 1, 2), budget=LOSE))
     yield Case("A: a function with 2 numbers, 2 drivers, 1 lost marker", FA._replace(budget=MEND))
     yield Case("B: a function with 2 numbers, 2 drivers, no aborts", FB)
-    yield Case("A: a function with 2 numbers, Spark does not tell the run", FA._replace(tells_run=False))
+    yield Case("A: a function with 2 numbers, Spark does not report the run", FA._replace(reports_run=False))
     yield Case("A: 3 drivers, 2 batches, the control topic lost or changed", A3)
     yield Case("A: the same with transaction.version 2", A3._replace(transaction_version=V2))
     yield Case("B: 2 drivers, the control topic lost or changed", B._replace(budget=LOSE_TOPIC))
@@ -79,9 +81,9 @@ def large() -> Iterator[Case]:
     """The same in larger worlds."""
     marker_and_timeout = Budget(timeouts=1, drops=1, repairs=1)
     for name, wiring in [
-        ("A: 3 drivers, 2 batches, 2 timeouts, 1 lost answer", A._replace(drivers=3, batches=2, budget=Budget(2, 1))),
-        ("A: 2 drivers, 3 batches, 2 lost markers, 1 lost answer", A._replace(batches=3, budget=Budget(0, 1, 2, 2))),
-        ("B: 2 drivers, 2 batches, 1 lost answer", B._replace(batches=2, budget=LOSE)),
+        ("A: 3 drivers, 2 batches, 2 timeouts, 1 lost response", A._replace(drivers=3, batches=2, budget=Budget(2, 1))),
+        ("A: 2 drivers, 3 batches, 2 lost markers, 1 lost response", A._replace(batches=3, budget=Budget(0, 1, 2, 2))),
+        ("B: 2 drivers, 2 batches, 1 lost response", B._replace(batches=2, budget=LOSE)),
         ("B: 2 drivers, 2 batches, 1 lost marker, 1 timeout", B._replace(batches=2, budget=marker_and_timeout)),
         ("B: 2 tasks, 2 drivers", BB),
         ("B: 2 tasks, 2 drivers, transaction.version 2", BB._replace(transaction_version=V2)),
@@ -92,8 +94,8 @@ def large() -> Iterator[Case]:
         ("B: 3 drivers, 2 batches, no aborts", QB._replace(drivers=3, batches=2)),
         ("A and B: 2 drivers, 2 batches, 1 lost marker", AB._replace(batches=2, budget=MEND)),
         ("A: a function with 2 numbers, 3 drivers", FA._replace(drivers=3)),
-        ("B: a function with 2 numbers, 2 drivers, 1 lost answer", FB._replace(budget=LOSE)),
-        ("A and B: 2 drivers, 1 timeout, 1 lost answer", AB._replace(budget=Budget(1, 1))),
+        ("B: a function with 2 numbers, 2 drivers, 1 lost response", FB._replace(budget=LOSE)),
+        ("A and B: 2 drivers, 1 timeout, 1 lost response", AB._replace(budget=Budget(1, 1))),
     ]:
         yield Case(name, wiring, large=True)
 
@@ -105,7 +107,7 @@ def broken() -> Iterator[Case]:
         return Case(name, wiring, frozenset(expected))
 
     yield case("task ids shared by attempts (speculation)", BB._replace(drivers=1, ids="task", attempts=2), *ALARM)
-    yield case("task ids shared by incarnations", QBB._replace(ids="task"), *ALARM)
+    yield case("task ids shared by runs of a driver", QBB._replace(ids="task"), *ALARM)
     yield case("commit takes its own epoch (A)", A._replace(commit=mutants.commit_with_a_fresh_epoch), TWICE)
     yield case("commit takes its own epoch (B)", QBB._replace(commit=mutants.commit_with_a_fresh_epoch), *ALARM)
     yield case("BEGIN reads before it fences (A)", A._replace(begin=mutants.begin_that_reads_first), TWICE)
@@ -114,30 +116,34 @@ def broken() -> Iterator[Case]:
     yield case(
         "BEGIN takes decided transactions for orphans", B._replace(after=changed(mutants.no_redrive)), TWICE, LOST
     )
-    yield case("abort does not look whether it is decided", B._replace(abort=mutants.abort_without_a_look), *ALARM)
+    yield case("abort does not check for a decision", B._replace(abort=mutants.abort_without_a_look), *ALARM)
     no_fence = B._replace(after=changed(mutants.abort_without_a_fence), budget=LOSE)
-    yield case("abort looks, but does not fence", no_fence, *ALARM)
+    yield case("abort checks, but does not fence", no_fence, *ALARM)
     stale = QB._replace(drivers=3, batches=2, fenced_done=False)
-    yield Case("DONE is not fenced", stale, frozenset({TWICE, LOST}), large=True, most=450_000, eager=True)
+    yield Case("DONE is not fenced", stale, frozenset({TWICE, LOST}), large=True, max_worlds=450_000, eager=True)
     late = QB._replace(batches=2, after=mutants.commit_that_lists_late)
-    yield case("COMMIT lists its orphans when all is done", late, *ALARM)
+    yield case("COMMIT lists its orphans after DONE", late, *ALARM)
     yield case("DONE is not written", QB._replace(after=changed(mutants.no_done)), TWICE)
     at_once = QB._replace(after=changed(mutants.verdict_at_once), batches=2, forgets=True)
-    yield case("PARTIAL is not fenced, logs do not reach back", at_once, *ALARM)
-    yield case("ids taken again by token", QB._replace(ids="shared", reuse="token"), *ALARM)
+    yield case("PARTIAL is not fenced, logs no longer have the rows", at_once, *ALARM)
+    yield case("ids reused by token", QB._replace(ids="shared", reuse="token"), *ALARM)
     yield case("done batches are not skipped", B._replace(admits=False, commit=mutants.commit_of_what_is_done), TWICE)
     uncounted = B._replace(commit=mutants.commit_that_counts_no_transactions)
     yield case("rows of transactions are not counted", uncounted, "false REFUSED")
-    yield case("control record not with the rows (A)", A._replace(record_with_rows=False, notes=False), TWICE)
-    yield case("unanswered commit is sent again", A._replace(after=changed(mutants.resend), budget=LOSE), TWICE)
+    yield case(
+        "control record in another transaction than the rows (A)",
+        A._replace(record_with_rows=False, notes=False),
+        TWICE,
+    )
+    yield case("commit without a response is sent again", A._replace(after=changed(mutants.resend), budget=LOSE), TWICE)
     token = B._replace(after=changed(mutants.token_alone), budget=LOSE)
     yield case("INTENT of the same token taken for a commit", token, LOST)
     jobs = A._replace(numbered=False, batches=2, budget=LOSE, after=mutants.commit_that_knows_too_much)
-    yield case("unanswered commit without a number runs again", jobs, TWICE)
+    yield case("commit without a response or number runs again", jobs, TWICE)
     left = QB._replace(numbered=False, batches=2, after=mutants.commit_that_knows_too_much)
     yield case("decided write without a number runs again", left, TWICE)
     late = A._replace(numbered=False, batches=2, budget=LOSE, doubts_late_fences=False)
-    yield case("fence after a commit that was put off taken for its end", late, TWICE)
+    yield case("fence after a delayed commit taken for its failure", late, TWICE)
     void = QAB._replace(after=changed(mutants.void_with_inline_rows), budget=TIME)
     yield case("VOID although inline rows are visible", void, TWICE)
     again = B._replace(drivers=1, batches=2, attempts=2, budget=DROP)
@@ -147,8 +153,8 @@ def broken() -> Iterator[Case]:
     yield case("lost marker, R7 and R8 off", again._replace(r7=False, r8=False), LOST, TWICE)
     yield case("fences do not note the last commit", A3._replace(notes=False), TWICE)
     yield from broken_functions()
-    unseen = A._replace(batches=2, looks_at_inline=False, budget=DROP)
-    yield case("lost marker, BEGIN does not look at inline rows", unseen, LOST)
+    unseen = A._replace(batches=2, checks_inline=False, budget=DROP)
+    yield case("lost marker, BEGIN does not check inline rows", unseen, LOST)
 
 
 def broken_functions() -> Iterator[Case]:
@@ -157,14 +163,14 @@ def broken_functions() -> Iterator[Case]:
     def case(name: str, wiring: Wiring, expected: str) -> Case:
         return Case(name, wiring, frozenset({expected}))
 
-    yield case("the record does not say the micro-batch", FA._replace(tells_micro_batch=False), "false REFUSED")
+    yield case("the record does not name the micro-batch", FA._replace(reports_micro_batch=False), "false REFUSED")
     noted = FA._replace(commit=mutants.commit_that_notes_lower_numbers)
-    yield case("lower numbers of a repeated micro-batch are noted", noted, "false REFUSED")
+    yield case("lower numbers of a repeated micro-batch are recorded", noted, "false REFUSED")
     same, falling = A._replace(numbers=(0, 0)), A._replace(numbers=(1, 0))
     yield case("a function writes one number twice", same._replace(zombies=False), STOPS)
-    yield case("the same, and the run before goes on beside it", same, LOST)
+    yield case("the same, while the previous run continues", same, LOST)
     yield case("a function writes a lower number after a higher one", falling, STOPS)
-    untold = same._replace(zombies=False, tells_run=False)
-    yield case("a number is written twice, and Spark does not tell the run", untold, LOST)
+    unreported = same._replace(zombies=False, reports_run=False)
+    yield case("a number is written twice, and Spark does not report the run", unreported, LOST)
     unnoted = same._replace(zombies=False, commit=mutants.commit_that_notes_nothing)
-    yield case("a number is written twice, and who finds it done does not note it", unnoted, LOST)
+    yield case("a number is written twice, and a run that finds it done does not record it", unnoted, LOST)

@@ -17,7 +17,7 @@ def loud_is_possible(wiring: Wiring) -> bool:
 
 @pytest.mark.parametrize("case", list(small()), ids=lambda case: case.name)
 def test_the_design_holds(case: Case) -> None:
-    found = search(case.wiring, case.most)
+    found = search(case.wiring, case.max_worlds)
     assert found.result == "OK", "\n".join(found.trace)
     assert found.ends > 0
     assert (found.loud > 0) == loud_is_possible(case.wiring)
@@ -25,6 +25,6 @@ def test_the_design_holds(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [case for case in broken() if not case.large], ids=lambda case: case.name)
 def test_a_broken_rule_is_found(case: Case) -> None:
-    found = search(case.wiring, case.most)
+    found = search(case.wiring, case.max_worlds)
     assert found.result in case.expected, f"{found.result} after {found.states} worlds"
     assert found.trace or found.result == STOPS

@@ -21,10 +21,10 @@ def as_it_is(step: WriteState, answer: Result) -> Next:
 
 
 class Wiring(NamedTuple):
-    """One model. What is a rule of the design is on unless said otherwise."""
+    """One model. Rules of the design are on by default."""
 
     drivers: int = 2
-    """incarnations: each starts at any time after the one before it, which may go on"""
+    """runs of the driver: each starts at any time after the previous one, which may continue"""
     batches: int = 1
     tasks: str = "BB"
     """a letter for each task: A returns its rows inline, B has a transaction of its own"""
@@ -37,37 +37,37 @@ class Wiring(NamedTuple):
     abort: Callable[[Sequence[TaskOutcome | None]], Next] = abort
     after: Callable[[WriteState, Result], Next] = as_it_is
     ids: str = "worker"
-    """whose task ids are: worker (of one incarnation, by task and attempt), task (all incarnations and attempts share them), or
-    shared (all incarnations run on the same workers)"""
+    """the owner of task ids: worker (one run, by task and attempt), task (all runs and attempts share them), or shared (all runs
+    use the same workers)"""
     reuse: str = "epoch"
-    """when a shared id is taken again: if the ticket has a newer control epoch, or at every other token"""
+    """when a shared id is reused: if the handle has a newer control epoch, or with any other token"""
     numbered: bool = True
-    """batches have numbers; without, each incarnation has a job of its own, which is run once more if it is told that it may"""
+    """batches have numbers; without, each run of the driver has its own job, which is run again if its error allows that"""
     numbers: tuple[int, ...] = ()
-    """of a function of `foreachBatch` that writes so often in a micro-batch, each time other rows: the numbers of its writes,
-    counted from the first of the micro-batch; empty for a query that writes by itself"""
-    tells_run: bool = True
-    """Spark tells the tasks the run of the query"""
-    tells_micro_batch: bool = True
+    """the numbers of the writes of a function of `foreachBatch` in one micro-batch, counted from its first; each has other rows.
+    Empty for a query without a function"""
+    reports_run: bool = True
+    """Spark reports the run of the query to the tasks"""
+    reports_micro_batch: bool = True
     zombies: bool = True
-    """an incarnation may go on when the next one has started; without, it is killed then"""
+    """a run may continue when the next one has started; without, it is killed then"""
     aborts: bool = True
-    """Spark calls abort: when its job fails, and when the process of the commit is killed; without, drivers just stop there"""
+    """Spark calls abort: when its job fails, and when the process of the commit is killed; without, drivers stop there"""
     forgets: bool = False
-    """logs do not reach back to what is decided there"""
+    """logs no longer have the rows of decided transactions"""
     admits: bool = True
-    """tasks and commit look whether the batch is done"""
+    """tasks and commit check whether the batch is done"""
     votes: bool = True
     fenced_done: bool = True
     record_with_rows: bool = True
     r7: bool = True
     r8: bool = True
-    looks_at_inline: bool = True
+    checks_inline: bool = True
     notes: bool = True
-    """fences note the last commit at the coordinator"""
+    """fences record the last commit at the coordinator"""
     doubts_late_fences: bool = True
 
     @property
     def writes(self) -> int:
-        """How often each micro-batch writes."""
+        """The number of writes in each micro-batch."""
         return len(self.numbers) or 1

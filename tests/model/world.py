@@ -1,6 +1,6 @@
-"""A small world: drivers, tasks, transaction coordinators, and logs with what is committed and what hangs. Plain tuples.
+"""A small world: drivers, tasks, transaction coordinators, and logs with committed rows and hanging transactions. Plain tuples.
 
-Steps of drivers, records and tickets stand in it as small numbers (`Numbers`), so that worlds are cheap to compare.
+States of drivers, records and handles are small numbers (`Numbers`), so that worlds are cheap to compare.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class Numbers(Generic[T]):
 
 
 class Driver(NamedTuple):
-    """One incarnation of the driver. `pc` says what it is at.
+    """One run of the driver. `pc` is its position.
 
-    off, new, next (within a function of `foreachBatch`), begin, tasks, commit, abort, log, fin, dead: as their names say; what
-    people must see is a name of `Failure`.
+    off, new, next (within a function of `foreachBatch`), begin, tasks, commit, abort, log, fin, dead: as their names say; an
+    alarm is the name of a `FailureKind`.
     """
 
     pc: str = "off"
     batch: int = 0
-    """its write, counted over all micro-batches; of a query that writes by itself the micro-batch"""
+    """its write, counted over all micro-batches; the micro-batch in a query without a function"""
     step: int = 0
-    """the number of its step"""
+    """the number of its state"""
     aux: tuple[object, ...] = ()
-    """what is done of a step that takes several moves"""
+    """the part that is done of a command that takes several moves"""
     handle: int = 0
-    """the number of its ticket"""
+    """the number of its handle"""
     won: tuple[tuple[int, object], ...] = ()
     """the tasks whose messages Spark has accepted"""
 
@@ -63,11 +63,11 @@ class Identity(NamedTuple):
     epoch: int
     state: str
     held: int = 0
-    """the control epoch of the run that took it last"""
+    """the control epoch of the run that used it last"""
 
 
 class Entry(NamedTuple):
-    """What is written to a partition and not yet decided there. `truth` is C or A where the marker was lost, else empty."""
+    """Records in a partition without a marker. `truth` is C or A (the outcome at the coordinator) if the marker was lost."""
 
     owner: str
     epoch: int
@@ -86,31 +86,31 @@ class Attempt(NamedTuple):
     batch: int
     phase: int
     held: int
-    """the control epoch that its ticket bears"""
+    """the control epoch of its handle"""
     epoch: int = 0
 
 
 class Budget(NamedTuple):
-    """How often the world may still do harm."""
+    """The number of faults of each kind that may still happen."""
 
     timeouts: int = 0
     losses: int = 0
-    """answers to control writes, or the requests themselves until later"""
+    """responses to control writes, or the requests themselves until later"""
     drops: int = 0
     """markers"""
     repairs: int = 0
-    """people who mend what hangs"""
+    """repairs of lost markers by a person"""
     topics: int = 0
-    """control topics that are lost, with all that is in them, or changed for another one"""
+    """control topics that are deleted, or replaced by another one"""
 
 
 class World(NamedTuple):
-    """Everything. Tuples that are sets are sorted."""
+    """One state of the model. Tuples that are sets are sorted."""
 
     drivers: tuple[Driver, ...]
     control: Identity
     record: int
-    """the number of the last committed control record of the topic at hand"""
+    """the number of the last committed control record of the current topic"""
     budget: Budget
     identities: tuple[Identity, ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -120,7 +120,7 @@ class World(NamedTuple):
     flights: tuple[int, ...] = ()
     """epochs of ends of control transactions that arrive late, or never"""
     log: int = 0
-    """Spark's commit log: so many batches are done"""
+    """the number of batches in Spark's commit log"""
     writer: int = -1
     """the control epoch that has written the last committed control record"""
     noted: int = -1
