@@ -118,7 +118,8 @@ def reading(reader: Client, bootstrap: str) -> Iterator[Callable[[], bytes]]:
 
 
 class Transacting:
-    """A producer that makes its transactions by raw requests, in the style of Kafka 3.9 (explicit) or of 4 (KIP-890).
+    """A producer that makes its transactions by raw requests, with the transaction version of Kafka 3.9 (explicit) or of 4
+    (KIP-890).
 
     It asks again while the transaction before is not complete, as clients do: EndTxn is answered before its markers are there.
     """

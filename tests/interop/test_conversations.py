@@ -16,7 +16,7 @@ from tests.interop.conversations import scenes_edge, scenes_static
 from tests.interop.conversations.answers import read, title
 from tests.interop.conversations.embedded import DIFFERENCES, Difference, expected
 from tests.interop.conversations.record import SETTINGS, Places, spoken_by
-from tests.interop.conversations.scene import Scene, Style, play
+from tests.interop.conversations.scene import Scene, TxnVersion, play
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 
@@ -26,7 +26,11 @@ def cases(version: str) -> list[object]:
 
     What a Kafka answers does not change with our code: a run asks it for what is written down, so that nobody writes down more.
     """
-    return [pytest.param(scene, style, id=title(scene, style)) for scene, style in spoken_by(version) if not scene.slow]
+    return [
+        pytest.param(scene, txn_version, id=title(scene, txn_version))
+        for scene, txn_version in spoken_by(version)
+        if not scene.slow
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +43,14 @@ def places_4(kafka_4: KafkaCluster) -> Places:
     return Places(kafka_4, len(spoken_by(KAFKA_4)))
 
 
-@pytest.mark.parametrize(("scene", "style"), cases(KAFKA_39))
-def test_kafka_39_answers_as_it_is_written_down(places_39: Places, scene: Scene, style: Style) -> None:
-    assert play(scene.steps(style), places_39.take()) == read(KAFKA_39)[title(scene, style)]
+@pytest.mark.parametrize(("scene", "txn_version"), cases(KAFKA_39))
+def test_kafka_39_answers_as_it_is_written_down(places_39: Places, scene: Scene, txn_version: TxnVersion) -> None:
+    assert play(scene.steps(txn_version), places_39.take()) == read(KAFKA_39)[title(scene, txn_version)]
 
 
-@pytest.mark.parametrize(("scene", "style"), cases(KAFKA_4))
-def test_kafka_4_answers_as_it_is_written_down(places_4: Places, scene: Scene, style: Style) -> None:
-    assert play(scene.steps(style), places_4.take()) == read(KAFKA_4)[title(scene, style)]
+@pytest.mark.parametrize(("scene", "txn_version"), cases(KAFKA_4))
+def test_kafka_4_answers_as_it_is_written_down(places_4: Places, scene: Scene, txn_version: TxnVersion) -> None:
+    assert play(scene.steps(txn_version), places_4.take()) == read(KAFKA_4)[title(scene, txn_version)]
 
 
 @pytest.mark.kafka
@@ -54,10 +58,12 @@ def test_kafka_4_answers_as_it_is_written_down(places_4: Places, scene: Scene, s
 @pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])
 def test_kafka_answers_as_it_is_written_down_when_time_goes_by(version: str) -> None:
     """Transactions that take too long, ids that expire, the last epoch: by a Kafka that looks for them every second."""
-    slow = [(scene, style) for scene, style in spoken_by(version) if scene.slow]
+    slow = [(scene, txn_version) for scene, txn_version in spoken_by(version) if scene.slow]
     with KafkaCluster(version, settings=SETTINGS) as cluster:
         places = Places(cluster, len(slow))
-        played = {title(scene, style): play(scene.steps(style), places.take()) for scene, style in slow}
+        played = {
+            title(scene, txn_version): play(scene.steps(txn_version), places.take()) for scene, txn_version in slow
+        }
     pages = read(version)
     assert played == {name: pages[name] for name in played}
 
@@ -90,24 +96,24 @@ def embedded(level: int) -> LocalBroker:
 
 
 @pytest.mark.parametrize(
-    ("version", "scene", "style"),
+    ("version", "scene", "txn_version"),
     [
         pytest.param(
             version,
             scene,
-            style,
-            id=f"{version}: {title(scene, style)}",
+            txn_version,
+            id=f"{version}: {title(scene, txn_version)}",
             marks=[pytest.mark.campaign] if scene in (*scenes_edge.SCENES, scenes_static.LATE) else [],
         )
         for version in LEVELS
-        for scene, style in spoken_by(version)
+        for scene, txn_version in spoken_by(version)
     ],
 )
 def test_the_embedded_broker_answers_as_kafka(
-    places_embedded: dict[str, Places], version: str, scene: Scene, style: Style
+    places_embedded: dict[str, Places], version: str, scene: Scene, txn_version: TxnVersion
 ) -> None:
-    name = title(scene, style)
-    played = play(scene.steps(style), places_embedded[version].take())
+    name = title(scene, txn_version)
+    played = play(scene.steps(txn_version), places_embedded[version].take())
     assert played == expected(version, name, read(version)[name])
 
 

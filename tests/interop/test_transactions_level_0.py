@@ -32,9 +32,9 @@ def level_0() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def test_it_answers_in_the_explicit_style_as_with_level_2(level_0: KafkaCluster) -> None:
+def test_it_answers_in_the_explicit_version_as_with_level_2(level_0: KafkaCluster) -> None:
     pages = read(KAFKA_4)
-    scenes = [scene for scene in SCENES if EXPLICIT in scene.styles and not scene.slow]
+    scenes = [scene for scene in SCENES if EXPLICIT in scene.txn_versions and not scene.slow]
     places = Places(level_0, len(scenes))
     for scene in scenes:
         name = title(scene, EXPLICIT)
@@ -42,7 +42,7 @@ def test_it_answers_in_the_explicit_style_as_with_level_2(level_0: KafkaCluster)
         assert play(scene.steps(EXPLICIT), places.take()) == lines
 
 
-def test_our_producer_speaks_in_the_explicit_style_to_it(level_0: KafkaCluster, topic: str) -> None:
+def test_our_producer_speaks_in_the_explicit_version_to_it(level_0: KafkaCluster, topic: str) -> None:
     level_0.create_topic(topic, 1)
     with Producer({"bootstrap.servers": level_0.bootstrap_servers, "transactional.id": topic}) as producer:
         transactions = parts_of(producer).transactions

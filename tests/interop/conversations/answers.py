@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.interop.conversations.scene import Line, Scene, Style
+from tests.interop.conversations.scene import Line, Scene, TxnVersion
 
 FOLDER = Path(__file__).parent / "answers"
 _HEAD = """\
@@ -19,9 +19,9 @@ is there to show it.
 _COLUMNS = "| | request | answer |\n|---|---|---|\n"
 
 
-def title(scene: Scene, style: Style) -> str:
-    """The name of a scene in a style."""
-    return f"{scene.name}, {style.name}"
+def title(scene: Scene, txn_version: TxnVersion) -> str:
+    """The name of a scene with a transaction version."""
+    return f"{scene.name}, {txn_version.name}"
 
 
 def file_of(version: str) -> Path:
@@ -29,12 +29,12 @@ def file_of(version: str) -> Path:
     return FOLDER / f"kafka-{version}.md"
 
 
-def page(version: str, played: Iterable[tuple[Scene, Style, list[Line]]]) -> str:
+def page(version: str, played: Iterable[tuple[Scene, TxnVersion, list[Line]]]) -> str:
     """The page with all answers of one Kafka."""
     parts = [_HEAD.format(version=version)]
-    for scene, style, lines in played:
+    for scene, txn_version, lines in played:
         rows = "".join(f"| {line.connection} | `{line.request}` | {line.answer} |\n" for line in lines)
-        parts.append(f"\n## {title(scene, style)}\n\n{scene.shows}.\n\n{_COLUMNS}{rows}")
+        parts.append(f"\n## {title(scene, txn_version)}\n\n{scene.shows}.\n\n{_COLUMNS}{rows}")
     return "".join(parts)
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tests.interop.conversations.answers import file_of, page
 from tests.interop.conversations.looking import DescribeTransactions, FindCoordinator, OffsetFetch
-from tests.interop.conversations.scene import IMPLICIT, Line, Scene, Step, Style, play
+from tests.interop.conversations.scene import IMPLICIT, Line, Scene, Step, TxnVersion, play
 from tests.interop.conversations.scenes import SCENES
 from tests.interop.conversations.talk import Place
 from tests.support.kafka_cluster import KafkaCluster
@@ -43,9 +43,14 @@ class ABroker(Protocol):
         """Create a topic; it can be written to when this returns."""
 
 
-def spoken_by(version: str) -> list[tuple[Scene, Style]]:
-    """The scenes that a Kafka can play: before 4.0 there was only one style."""
-    return [(scene, style) for scene in SCENES for style in scene.styles if version >= "4" or style is not IMPLICIT]
+def spoken_by(version: str) -> list[tuple[Scene, TxnVersion]]:
+    """The scenes that a Kafka can play: before 4.0 there was only one transaction version."""
+    return [
+        (scene, txn_version)
+        for scene in SCENES
+        for txn_version in scene.txn_versions
+        if version >= "4" or txn_version is not IMPLICIT
+    ]
 
 
 class Places:
@@ -63,15 +68,15 @@ class Places:
         return Place(self._port, self._topic, next(self._free), uuid.uuid4().hex[:8])
 
 
-def played_to(cluster: KafkaCluster) -> Iterator[tuple[Scene, Style, list[Line]]]:
+def played_to(cluster: KafkaCluster) -> Iterator[tuple[Scene, TxnVersion, list[Line]]]:
     """All scenes, one after the other."""
     scenes = spoken_by(cluster.version)
     places = Places(cluster, len(scenes))
-    for scene, style in scenes:
+    for scene, txn_version in scenes:
         began = time.monotonic()
-        lines = play(scene.steps(style), places.take())
-        print(f"{cluster.version}: {scene.name}, {style.name}: {time.monotonic() - began:.1f} s", file=sys.stderr)
-        yield scene, style, lines
+        lines = play(scene.steps(txn_version), places.take())
+        print(f"{cluster.version}: {scene.name}, {txn_version.name}: {time.monotonic() - began:.1f} s", file=sys.stderr)
+        yield scene, txn_version, lines
 
 
 def main(versions: Sequence[str]) -> None:

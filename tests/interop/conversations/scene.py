@@ -34,28 +34,29 @@ class Step(NamedTuple):
     once: bool = False
 
 
-class Style(NamedTuple):
-    """How a producer says what its transaction touches: by AddPartitionsToTxn, or by writing (KIP-890, part 2)."""
+class TxnVersion(NamedTuple):
+    """A transaction version, by the newest versions of Produce and EndTxn: partitions are added by AddPartitionsToTxn, or by
+    Produce (KIP-890, part 2)."""
 
     name: str
     produce: int
     end: int
 
 
-EXPLICIT = Style("explicit", 11, 4)
-IMPLICIT = Style("implicit", 12, 5)
+EXPLICIT = TxnVersion("explicit", 11, 4)
+IMPLICIT = TxnVersion("implicit", 12, 5)
 BOTH = (EXPLICIT, IMPLICIT)
-CLASSIC = Style("classic", 11, 4)
-"""Groups whose members share out by themselves: both protocols of transactions are the same to them."""
+CLASSIC = TxnVersion("classic", 11, 4)
+"""For scenes of classic groups, in which both transaction versions are the same."""
 
 
 class Scene(NamedTuple):
-    """What it shows, and its steps in each style. `slow`: takes more than a few seconds."""
+    """What it shows, and its steps with each transaction version. `slow`: takes more than a few seconds."""
 
     name: str
     shows: str
-    steps: Callable[[Style], list[Step]]
-    styles: tuple[Style, ...] = BOTH
+    steps: Callable[[TxnVersion], list[Step]]
+    txn_versions: tuple[TxnVersion, ...] = BOTH
     slow: bool = False
 
 

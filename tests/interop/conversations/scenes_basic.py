@@ -14,14 +14,14 @@ from tests.interop.conversations.looking import (
     ListOffsets,
     UnknownInitProducerId,
 )
-from tests.interop.conversations.scene import EXPLICIT, IMPLICIT, Scene, Step, Style
+from tests.interop.conversations.scene import EXPLICIT, IMPLICIT, Scene, Step, TxnVersion
 from tests.interop.conversations.writing import AddPartitionsToTxn, EndTxn, InitProducerId, Produce
 
 SPOKEN = (0, 9, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66)
 
 
 def write(
-    style: Style,
+    txn_version: TxnVersion,
     who: str,
     sequence: int,
     *,
@@ -31,8 +31,8 @@ def write(
     connection: str = "A",
 ) -> list[Step]:
     """The first rows of a transaction in some partitions."""
-    said = [Step(connection, AddPartitionsToTxn(who, partitions, id))] if style is EXPLICIT else []
-    return [*said, Step(connection, Produce(who, sequence, style.produce, partitions, rows, id))]
+    said = [Step(connection, AddPartitionsToTxn(who, partitions, id))] if txn_version is EXPLICIT else []
+    return [*said, Step(connection, Produce(who, sequence, txn_version.produce, partitions, rows, id))]
 
 
 def settled(id: str = "x", *, connection: str = "A") -> Step:  # noqa: A002
@@ -40,7 +40,7 @@ def settled(id: str = "x", *, connection: str = "A") -> Step:  # noqa: A002
     return Step(connection, DescribeTransactions(id), until="Complete|Empty")
 
 
-def versions(style: Style) -> list[Step]:
+def versions(txn_version: TxnVersion) -> list[Step]:
     return [
         *(Step("A", ApiVersions(api)) for api in SPOKEN),
         Step("A", ApiVersions()),
@@ -53,34 +53,34 @@ def versions(style: Style) -> list[Step]:
     ]
 
 
-def commit(style: Style) -> list[Step]:
+def commit(txn_version: TxnVersion) -> list[Step]:
     return [
         Step("A", InitProducerId("a")),
         Step("A", DescribeTransactions()),
-        *write(style, "a", 0, partitions=(0, 1), rows=3),
-        Step("A", Produce("a", 3, style.produce, (1,), 2)),
+        *write(txn_version, "a", 0, partitions=(0, 1), rows=3),
+        Step("A", Produce("a", 3, txn_version.produce, (1,), 2)),
         Step("A", DescribeTransactions()),
         Step("A", DescribeProducers()),
         *(Step("R", Fetch(committed)) for committed in (False, True)),
         *(Step("R", ListOffsets(committed, 1)) for committed in (False, True)),
-        Step("A", EndTxn("a", True, style.end, becomes="a")),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="a")),
         settled(),
         Step("A", DescribeProducers()),
         *(Step("R", Fetch(committed, partition)) for partition in (0, 1) for committed in (False, True)),
         Step("R", ListOffsets(True, 1)),
-        *write(style, "a", 3 if style is EXPLICIT else 0),
-        Step("A", EndTxn("a", True, style.end)),
+        *write(txn_version, "a", 3 if txn_version is EXPLICIT else 0),
+        Step("A", EndTxn("a", True, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
         Step("R", Fetch(True, offset=1)),
     ]
 
 
-def abort(style: Style) -> list[Step]:
+def abort(txn_version: TxnVersion) -> list[Step]:
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0, rows=2),
-        Step("A", EndTxn("a", False, style.end, becomes="b")),
+        *write(txn_version, "a", 0, rows=2),
+        Step("A", EndTxn("a", False, txn_version.end, becomes="b")),
         settled(),
         *(Step("R", Fetch(committed)) for committed in (False, True)),
         Step("R", Fetch(True, offset=2)),
@@ -88,18 +88,18 @@ def abort(style: Style) -> list[Step]:
         # what was sent before the abort and comes late
         Step("A", Produce("a", 2, 9)),
         Step("A", Produce("a", 2, 11)),
-        *([Step("A", Produce("a", 2, 12))] if style is IMPLICIT else []),
+        *([Step("A", Produce("a", 2, 12))] if txn_version is IMPLICIT else []),
         Step("R", Fetch(False)),
         Step("A", DescribeProducers()),
         Step("A", DescribeTransactions()),
     ]
 
 
-def ends(style: Style) -> list[Step]:
-    version = style.end
+def ends(txn_version: TxnVersion) -> list[Step]:
+    version = txn_version.end
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
+        *write(txn_version, "a", 0),
         # as a driver ends the transaction of a task
         Step("D", EndTxn("a", True, version)),
         settled(),
@@ -108,7 +108,7 @@ def ends(style: Style) -> list[Step]:
         Step("D", EndTxn("a", False, version)),
         Step("A", DescribeTransactions()),
         Step("A", InitProducerId("b")),
-        *write(style, "b", 0),
+        *write(txn_version, "b", 0),
         Step("D", EndTxn("b", False, version, becomes="c")),
         settled(),
         Step("D", EndTxn("b", False, version)),
@@ -128,7 +128,7 @@ def ends(style: Style) -> list[Step]:
     ]
 
 
-def ends_in_another_version(style: Style) -> list[Step]:
+def ends_in_another_version(txn_version: TxnVersion) -> list[Step]:
     return [
         Step("A", InitProducerId("a")),
         *write(EXPLICIT, "a", 0),
@@ -142,7 +142,7 @@ def ends_in_another_version(style: Style) -> list[Step]:
         settled(),
         Step("A", EndTxn("b", True, 4)),
         Step("A", EndTxn("b", False, 4)),
-        # partitions added as in one style, and the end as in the other
+        # partitions added as with one transaction version, and the end as with the other
         Step("A", InitProducerId("c")),
         *write(EXPLICIT, "c", 0),
         Step("A", EndTxn("c", True, 5, becomes="c")),
@@ -154,30 +154,30 @@ def ends_in_another_version(style: Style) -> list[Step]:
     ]
 
 
-def end_that_comes_late(style: Style) -> list[Step]:
+def end_that_comes_late(txn_version: TxnVersion) -> list[Step]:
     """KAFKA-17754: the first EndTxn arrives again when the next transaction is open."""
-    second = "b" if style is IMPLICIT else "a"
+    second = "b" if txn_version is IMPLICIT else "a"
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
-        Step("A", EndTxn("a", True, style.end, becomes="b")),
+        *write(txn_version, "a", 0),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="b")),
         settled(),
-        *write(style, second, 0 if style is IMPLICIT else 1),
-        Step("L", EndTxn("a", True, style.end)),
-        Step("A", DescribeTransactions(), until="Complete" if style is EXPLICIT else "Ongoing"),
-        Step("A", Produce(second, 1 if style is IMPLICIT else 2, style.produce)),
-        Step("A", EndTxn(second, False, style.end)),
+        *write(txn_version, second, 0 if txn_version is IMPLICIT else 1),
+        Step("L", EndTxn("a", True, txn_version.end)),
+        Step("A", DescribeTransactions(), until="Complete" if txn_version is EXPLICIT else "Ongoing"),
+        Step("A", Produce(second, 1 if txn_version is IMPLICIT else 2, txn_version.produce)),
+        Step("A", EndTxn(second, False, txn_version.end)),
         Step("A", DescribeTransactions(), until="Complete"),
         Step("R", Fetch(True)),
-        # with a new epoch for each transaction it finds nothing to end in either style
+        # with a new epoch for each transaction it finds nothing to end with either transaction version
         Step("A", InitProducerId("c")),
-        *write(style, "c", 0),
-        Step("L", EndTxn(second, True, style.end)),
+        *write(txn_version, "c", 0),
+        Step("L", EndTxn(second, True, txn_version.end)),
         Step("A", DescribeTransactions()),
     ]
 
 
-def partitions(style: Style) -> list[Step]:
+def partitions(txn_version: TxnVersion) -> list[Step]:
     return [
         Step("A", InitProducerId("a")),
         *(Step("A", AddPartitionsToTxn("a", (0, 1), version=version)) for version in range(4)),
@@ -189,7 +189,7 @@ def partitions(style: Style) -> list[Step]:
         Step("A", AddPartitionsToTxn("a*", (0,))),
         Step("A", AddPartitionsToTxn("a", (0,), id="never")),
         Step("A", AddPartitionsToTxn("a", (0,), id="")),
-        Step("A", EndTxn("a", True, style.end)),
+        Step("A", EndTxn("a", True, txn_version.end)),
         settled(),
         # partitions in which nothing was written have got a marker too
         Step("R", Fetch(False, 2)),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from spark_producer.protocol import INIT_PRODUCER_ID, messages
 from tests.interop.conversations.looking import DescribeTransactions, Fetch
-from tests.interop.conversations.scene import EXPLICIT, Scene, Step, Style
+from tests.interop.conversations.scene import EXPLICIT, Scene, Step, TxnVersion
 from tests.interop.conversations.scenes_basic import settled, write
 from tests.interop.conversations.talk import Talk
 from tests.interop.conversations.writing import AddPartitionsToTxn, EndTxn, InitProducerId, Produce
@@ -39,42 +39,42 @@ class TakeEpochs(NamedTuple):
         return "; ".join(told)
 
 
-def last_epoch(style: Style) -> list[Step]:
-    version = style.end
+def last_epoch(txn_version: TxnVersion) -> list[Step]:
+    version = txn_version.end
     return [
         Step("A", TakeEpochs(("a", "b", "c"), ("x", "y", "z"), 32_765)),
         # x: nothing is open
         Step("A", InitProducerId("a2")),
         Step("A", InitProducerId("a3", given="a")),
         Step("A", InitProducerId("a4")),
-        *write(style, "a4", 0),
+        *write(txn_version, "a4", 0),
         Step("A", EndTxn("a2", True, version)),
-        Step("A", Produce("a", 1, style.produce)),
-        Step("A", Produce("a2", 1, style.produce)),
+        Step("A", Produce("a", 1, txn_version.produce)),
+        Step("A", Produce("a2", 1, txn_version.produce)),
         Step("A", AddPartitionsToTxn("a2")),
         Step("A", EndTxn("a4", True, version)),
         settled(),
         Step("R", Fetch(True)),
         # y: a transaction is open and taken over
-        *write(style, "b", 0, id="y", partitions=(1,)),
+        *write(txn_version, "b", 0, id="y", partitions=(1,)),
         Step("B", InitProducerId("b2", "y")),
         Step("B", DescribeTransactions("y")),
         Step("B", EndTxn("b", True, version, "y")),
-        Step("B", Produce("b", 1, style.produce, (1,), id="y")),
+        Step("B", Produce("b", 1, txn_version.produce, (1,), id="y")),
         Step("R", Fetch(True, 1)),
         # z: transactions are ended by their own producer, with the last epoch but one and with the last one
-        *write(style, "c", 0, id="z", partitions=(2,)),
+        *write(txn_version, "c", 0, id="z", partitions=(2,)),
         Step("C", EndTxn("c", True, version, "z", becomes="c2")),
         settled("z"),
         Step("C", EndTxn("c", True, version, "z")),
-        *write(style, "c2", 1 if style is EXPLICIT else 0, id="z", partitions=(2,)),
+        *write(txn_version, "c2", 1 if txn_version is EXPLICIT else 0, id="z", partitions=(2,)),
         Step("C", EndTxn("c2", True, version, "z", becomes="c3")),
         settled("z"),
         Step("C", EndTxn("c2", True, version, "z")),
         Step("C", EndTxn("c2", False, version, "z")),
         Step("C", EndTxn("c3", False, version, "z")),
         Step("C", InitProducerId("c4", "z")),
-        *write(style, "c4", 0, id="z", partitions=(2,)),
+        *write(txn_version, "c4", 0, id="z", partitions=(2,)),
         Step("C", EndTxn("c4", True, version, "z")),
         settled("z"),
         Step("R", Fetch(True, 2)),

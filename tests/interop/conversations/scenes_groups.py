@@ -18,7 +18,7 @@ from tests.interop.conversations.grouping import (
     SyncGroup,
 )
 from tests.interop.conversations.looking import ApiVersions, FindCoordinator, OffsetFetch
-from tests.interop.conversations.scene import CLASSIC, IMPLICIT, Scene, Step, Style
+from tests.interop.conversations.scene import CLASSIC, IMPLICIT, Scene, Step, TxnVersion
 from tests.interop.conversations.writing import AddOffsetsToTxn, EndTxn, InitProducerId, TxnOffsetCommit
 
 _APIS = (8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47)
@@ -48,7 +48,7 @@ def two_members(group: str = "g") -> list[Step]:
     ]
 
 
-def life(_style: Style) -> list[Step]:
+def life(_txn_version: TxnVersion) -> list[Step]:
     """A group of one member, from its first word to its deletion."""
     return [
         *begin(),
@@ -98,7 +98,7 @@ def life(_style: Style) -> list[Step]:
     ]
 
 
-def described(_style: Style) -> list[Step]:
+def described(_txn_version: TxnVersion) -> list[Step]:
     """DescribeGroups 6, which knows groups that are not there (KIP-1043)."""
     return [
         *begin(),
@@ -115,7 +115,7 @@ def described(_style: Style) -> list[Step]:
     ]
 
 
-def two(_style: Style) -> list[Step]:
+def two(_txn_version: TxnVersion) -> list[Step]:
     """Two members: each word in each state of the group."""
     return [
         *two_members(),
@@ -152,7 +152,7 @@ def two(_style: Style) -> list[Step]:
     ]
 
 
-def protocols(_style: Style) -> list[Step]:
+def protocols(_txn_version: TxnVersion) -> list[Step]:
     """Members that like different protocols."""
     return [
         *begin(),
@@ -177,7 +177,7 @@ def protocols(_style: Style) -> list[Step]:
     ]
 
 
-def refused(_style: Style) -> list[Step]:
+def refused(_txn_version: TxnVersion) -> list[Step]:
     """What no group takes."""
     return [
         *begin(),
@@ -209,7 +209,7 @@ def refused(_style: Style) -> list[Step]:
     ]
 
 
-def versions(_style: Style) -> list[Step]:
+def versions(_txn_version: TxnVersion) -> list[Step]:
     """The same in each version that brokers speak."""
     steps = [Step("A", ApiVersions(api)) for api in _APIS]
     for version in range(10):
@@ -230,7 +230,7 @@ def versions(_style: Style) -> list[Step]:
     return steps
 
 
-def subscribed(_style: Style) -> list[Step]:
+def subscribed(_txn_version: TxnVersion) -> list[Step]:
     """Offsets are deleted, of topics that no member reads."""
     return [
         *two_members(),
@@ -246,9 +246,9 @@ def subscribed(_style: Style) -> list[Step]:
     ]
 
 
-def fenced(style: Style) -> list[Step]:
+def fenced(txn_version: TxnVersion) -> list[Step]:
     """Offsets in a transaction, by members of the group and by others (KIP-447)."""
-    del style
+    del txn_version
     return [
         *two_members(),
         Step("P", InitProducerId("p")),

@@ -11,7 +11,7 @@ from tests.interop.conversations.looking import (
     ListTransactions,
     OffsetFetch,
 )
-from tests.interop.conversations.scene import EXPLICIT, IMPLICIT, Scene, Step, Style
+from tests.interop.conversations.scene import EXPLICIT, IMPLICIT, Scene, Step, TxnVersion
 from tests.interop.conversations.scenes_basic import settled, write
 from tests.interop.conversations.writing import (
     AddOffsetsToTxn,
@@ -28,22 +28,22 @@ def both_see(*partitions: int) -> list[Step]:
     return [Step("R", Fetch(committed, number)) for number in partitions for committed in (False, True)]
 
 
-def interleaved(style: Style) -> list[Step]:
+def interleaved(txn_version: TxnVersion) -> list[Step]:
     """Two producers by turns in one partition; one commits, the other one aborts."""
     return [
         Step("A", InitProducerId("a", "x")),
         Step("B", InitProducerId("b", "y")),
-        *write(style, "a", 0),
-        *write(style, "b", 0, id="y", connection="B"),
-        Step("A", Produce("a", 1, style.produce)),
-        Step("B", Produce("b", 1, style.produce, id="y")),
+        *write(txn_version, "a", 0),
+        *write(txn_version, "b", 0, id="y", connection="B"),
+        Step("A", Produce("a", 1, txn_version.produce)),
+        Step("B", Produce("b", 1, txn_version.produce, id="y")),
         Step("R", DescribeProducers()),
         Step("R", Fetch(True)),
-        Step("A", EndTxn("a", True, style.end, becomes="a")),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="a")),
         settled("x"),
         *both_see(0),
         Step("R", ListOffsets(True)),
-        Step("B", EndTxn("b", False, style.end, "y", becomes="b")),
+        Step("B", EndTxn("b", False, txn_version.end, "y", becomes="b")),
         settled("y"),
         *both_see(0),
         *(Step("R", Fetch(True, offset=offset)) for offset in range(1, 7)),
@@ -53,19 +53,19 @@ def interleaved(style: Style) -> list[Step]:
     ]
 
 
-def three_in_a_row(style: Style) -> list[Step]:
+def three_in_a_row(txn_version: TxnVersion) -> list[Step]:
     """One producer: aborted, committed, aborted. The same producer id is in the list and has committed rows too (C4)."""
-    after = 1 if style is EXPLICIT else 0
+    after = 1 if txn_version is EXPLICIT else 0
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
-        Step("A", EndTxn("a", False, style.end, becomes="a")),
+        *write(txn_version, "a", 0),
+        Step("A", EndTxn("a", False, txn_version.end, becomes="a")),
         settled(),
-        *write(style, "a", after),
-        Step("A", EndTxn("a", True, style.end, becomes="a")),
+        *write(txn_version, "a", after),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="a")),
         settled(),
-        *write(style, "a", 2 * after),
-        Step("A", EndTxn("a", False, style.end, becomes="a")),
+        *write(txn_version, "a", 2 * after),
+        Step("A", EndTxn("a", False, txn_version.end, becomes="a")),
         settled(),
         *both_see(0),
         *(Step("R", Fetch(True, offset=offset)) for offset in (2, 3, 4, 5, 6, 7)),
@@ -73,14 +73,14 @@ def three_in_a_row(style: Style) -> list[Step]:
     ]
 
 
-def control_partition(style: Style) -> list[Step]:
+def control_partition(txn_version: TxnVersion) -> list[Step]:
     """C4: an open transaction of another id hides a committed row behind it."""
     return [
         Step("B", InitProducerId("other", "other")),
-        *write(style, "other", 0, id="other", connection="B"),
+        *write(txn_version, "other", 0, id="other", connection="B"),
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
-        Step("A", EndTxn("a", True, style.end)),
+        *write(txn_version, "a", 0),
+        Step("A", EndTxn("a", True, txn_version.end)),
         settled(),
         *both_see(0),
         Step("R", ListOffsets(True)),
@@ -90,14 +90,14 @@ def control_partition(style: Style) -> list[Step]:
     ]
 
 
-def listed(style: Style) -> list[Step]:
+def listed(txn_version: TxnVersion) -> list[Step]:
     return [
         Step("A", InitProducerId("a", "x")),
         Step("A", InitProducerId("b", "y")),
         Step("A", InitProducerId("c", "z")),
-        *write(style, "a", 0, id="x"),
-        *write(style, "b", 0, id="y", partitions=(1,)),
-        Step("A", EndTxn("b", True, style.end, "y")),
+        *write(txn_version, "a", 0, id="x"),
+        *write(txn_version, "b", 0, id="y", partitions=(1,)),
+        Step("A", EndTxn("b", True, txn_version.end, "y")),
         settled("y"),
         Step("L", ListTransactions()),
         Step("L", ListTransactions(version=0)),
@@ -113,22 +113,22 @@ def listed(style: Style) -> list[Step]:
         Step("L", DescribeTransactions("")),
         Step("L", DescribeProducers(1000)),
         Step("L", DescribeProducers(3)),
-        Step("A", EndTxn("a", False, style.end, "x")),
+        Step("A", EndTxn("a", False, txn_version.end, "x")),
         settled("x"),
         Step("L", ListTransactions()),
         *(
             [Step("L", ListTransactions(version=2, pattern=pattern)) for pattern in ("x", "[xy]", "w", "(")]
-            if style is IMPLICIT
+            if txn_version is IMPLICIT
             else []
         ),
     ]
 
 
-def markers(style: Style) -> list[Step]:
+def markers(txn_version: TxnVersion) -> list[Step]:
     """An administrator ends a transaction in one partition; the coordinator does not know."""
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0, partitions=(0, 1)),
+        *write(txn_version, "a", 0, partitions=(0, 1)),
         Step("M", WriteTxnMarkers("a-1", True, 0)),
         Step("M", WriteTxnMarkers("a", True, 0, (0, 1000))),
         *both_see(0),
@@ -143,22 +143,22 @@ def markers(style: Style) -> list[Step]:
         Step("M", WriteTxnMarkers("a*", False, 0, (2,))),
         Step("R", Fetch(False, 2)),
         Step("M", DescribeProducers(2)),
-        Step("A", EndTxn("a", True, style.end)),
+        Step("A", EndTxn("a", True, txn_version.end)),
         # the coordinator's marker is refused where one of a later coordinator is, and its transaction is never over
         Step("A", DescribeTransactions(), until=r"\[1\]|Complete"),
         *both_see(1),
     ]
 
 
-def offsets(style: Style) -> list[Step]:
+def offsets(txn_version: TxnVersion) -> list[Step]:
     """Offsets of a group in a transaction: added, committed, hidden while it is open, thrown away when it is aborted."""
-    version = 3 if style is EXPLICIT else 5
-    join = [Step("A", AddOffsetsToTxn("a"))] if style is EXPLICIT else []
+    version = 3 if txn_version is EXPLICIT else 5
+    join = [Step("A", AddOffsetsToTxn("a"))] if txn_version is EXPLICIT else []
     return [
         Step("A", FindCoordinator("g", kind=0), until="here"),
         Step("A", InitProducerId("a")),
         Step("A", OffsetFetch(True)),
-        *([Step("A", TxnOffsetCommit("a", 5, 3))] if style is EXPLICIT else []),
+        *([Step("A", TxnOffsetCommit("a", 5, 3))] if txn_version is EXPLICIT else []),
         *join,
         Step("A", TxnOffsetCommit("a", 10, version)),
         Step("A", TxnOffsetCommit("a", 11, version)),
@@ -166,7 +166,7 @@ def offsets(style: Style) -> list[Step]:
         Step("A", DescribeTransactions()),
         Step("A", OffsetFetch(True)),
         Step("A", OffsetFetch(False)),
-        Step("A", EndTxn("a", True, style.end, becomes="a")),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="a")),
         settled(),
         Step("A", OffsetFetch(True), until=": NONE"),
         Step("A", OffsetFetch(True, 1)),
@@ -174,15 +174,15 @@ def offsets(style: Style) -> list[Step]:
         Step("A", TxnOffsetCommit("a", 20, version)),
         Step("A", OffsetFetch(True)),
         Step("A", OffsetFetch(False)),
-        Step("A", EndTxn("a", False, style.end, becomes="b")),
+        Step("A", EndTxn("a", False, txn_version.end, becomes="b")),
         settled(),
         Step("A", OffsetFetch(True), until=": NONE"),
     ]
 
 
-def offsets_refused(style: Style) -> list[Step]:
-    version = 3 if style is EXPLICIT else 5
-    join = [Step("A", AddOffsetsToTxn("a"))] if style is EXPLICIT else []
+def offsets_refused(txn_version: TxnVersion) -> list[Step]:
+    version = 3 if txn_version is EXPLICIT else 5
+    join = [Step("A", AddOffsetsToTxn("a"))] if txn_version is EXPLICIT else []
     return [
         Step("A", FindCoordinator("g", kind=0), until="here"),
         Step("A", InitProducerId("a")),
@@ -205,10 +205,10 @@ def offsets_refused(style: Style) -> list[Step]:
     ]
 
 
-def offsets_strange(style: Style) -> list[Step]:
+def offsets_strange(txn_version: TxnVersion) -> list[Step]:
     """Offsets in the name of others, where the transaction has offsets already."""
-    version = 3 if style is EXPLICIT else 5
-    join = [Step("A", AddOffsetsToTxn("a"))] if style is EXPLICIT else []
+    version = 3 if txn_version is EXPLICIT else 5
+    join = [Step("A", AddOffsetsToTxn("a"))] if txn_version is EXPLICIT else []
     return [
         Step("A", FindCoordinator("g", kind=0), until="here"),
         Step("A", InitProducerId("a")),

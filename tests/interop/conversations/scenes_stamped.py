@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tests.interop.conversations.looking import DescribeProducers, DescribeTransactions, Fetch
-from tests.interop.conversations.scene import EXPLICIT, Scene, Step, Style
+from tests.interop.conversations.scene import EXPLICIT, Scene, Step, TxnVersion
 from tests.interop.conversations.scenes_basic import settled, write
 from tests.interop.conversations.writing import AddPartitionsToTxn, EndTxn, InitProducerId, Produce
 
 
-def stamped(style: Style) -> list[Step]:
+def stamped(txn_version: TxnVersion) -> list[Step]:
     """Each mistake once; the transaction can still be committed, since brokers do not remember them."""
-    version = style.produce
+    version = txn_version.produce
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0, rows=2),
+        *write(txn_version, "a", 0, rows=2),
         Step("A", Produce("a", 2, version, damage="crc")),
         Step("A", Produce("a", 2, version, damage="twice")),
         Step("A", Produce("a", 7, version)),
@@ -28,88 +28,88 @@ def stamped(style: Style) -> list[Step]:
         Step("A", Produce("nobody", -1, version, marked=False, id="none")),
         Step("A", Produce("a", 3, version, partitions=(1000,))),
         Step("A", DescribeProducers()),
-        Step("A", EndTxn("a", True, style.end)),
+        Step("A", EndTxn("a", True, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
     ]
 
 
-def strange(style: Style) -> list[Step]:
+def strange(txn_version: TxnVersion) -> list[Step]:
     """Batches in the name of others, where a transaction is open."""
-    version = style.produce
+    version = txn_version.produce
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
+        *write(txn_version, "a", 0),
         Step("A", Produce("a", 1, version, id="never")),
         Step("A", Produce("nobody", -1, version)),
         Step("A", DescribeProducers()),
-        Step("A", EndTxn("a", False, style.end)),
+        Step("A", EndTxn("a", False, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
     ]
 
 
-def unmarked(style: Style) -> list[Step]:
+def unmarked(txn_version: TxnVersion) -> list[Step]:
     """The first batch without the bit of transactions is written, and belongs to none."""
     return [
         Step("A", InitProducerId("a")),
-        *([Step("A", AddPartitionsToTxn("a"))] if style is EXPLICIT else []),
-        Step("A", Produce("a", 0, style.produce, marked=False)),
+        *([Step("A", AddPartitionsToTxn("a"))] if txn_version is EXPLICIT else []),
+        Step("A", Produce("a", 0, txn_version.produce, marked=False)),
         Step("R", Fetch(True)),
         Step("A", DescribeTransactions()),
-        Step("A", Produce("a", 1, style.produce)),
-        Step("A", EndTxn("a", False, style.end)),
+        Step("A", Produce("a", 1, txn_version.produce)),
+        Step("A", EndTxn("a", False, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
     ]
 
 
-def future_epoch(style: Style) -> list[Step]:
+def future_epoch(txn_version: TxnVersion) -> list[Step]:
     """An epoch that was not given to anybody. Kafka 3.9 writes it, and its coordinator has no marker that ends the transaction.
 
     Only the next producer, whose markers have an epoch more, ends it.
     """
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
-        Step("A", Produce("a+1", 0, style.produce)),
+        *write(txn_version, "a", 0),
+        Step("A", Produce("a+1", 0, txn_version.produce)),
         Step("A", DescribeProducers()),
         Step("B", InitProducerId("b")),
         Step("R", Fetch(True)),
     ]
 
 
-def first_sequence(style: Style) -> list[Step]:
+def first_sequence(txn_version: TxnVersion) -> list[Step]:
     """A partition that knows nothing of a producer, and one that knows its last epoch."""
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 7),
-        *write(style, "a", 0),
-        Step("A", EndTxn("a", False, style.end, becomes="b")),
+        *write(txn_version, "a", 7),
+        *write(txn_version, "a", 0),
+        Step("A", EndTxn("a", False, txn_version.end, becomes="b")),
         settled(),
         Step("A", InitProducerId("b")),
-        *write(style, "b", 3),
-        *write(style, "b", 0),
-        Step("A", Produce("b", 1, style.produce)),
-        Step("A", EndTxn("b", True, style.end)),
+        *write(txn_version, "b", 3),
+        *write(txn_version, "b", 0),
+        Step("A", Produce("b", 1, txn_version.produce)),
+        Step("A", EndTxn("b", True, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
         Step("A", DescribeProducers()),
     ]
 
 
-def resent(style: Style) -> list[Step]:
+def resent(txn_version: TxnVersion) -> list[Step]:
     """The five last batches of a producer are known again, in this transaction and in the next one."""
-    version = style.produce
+    version = txn_version.produce
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
+        *write(txn_version, "a", 0),
         *(Step("A", Produce("a", sequence, version)) for sequence in range(1, 7)),
         Step("A", Produce("a", 2, version)),
         Step("A", Produce("a", 6, version)),
         Step("A", Produce("a", 1, version)),
         Step("A", Produce("a", 0, version)),
-        Step("A", EndTxn("a", True, style.end, becomes="b")),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="b")),
         settled(),
         # the answer of the last batch was lost: it is sent again when all is over
         Step("A", Produce("a", 6, version)),
@@ -117,7 +117,7 @@ def resent(style: Style) -> list[Step]:
     ]
 
 
-def not_added(style: Style) -> list[Step]:
+def not_added(txn_version: TxnVersion) -> list[Step]:
     """C7: Produce to a partition of which the coordinator was not told."""
     versions = (3, 8, 9, 10, 11)
     return [
@@ -127,26 +127,26 @@ def not_added(style: Style) -> list[Step]:
         Step("A", AddPartitionsToTxn("a", (0,))),
         *(Step("A", Produce("a", 0, version, (1,))) for version in versions),
         Step("A", Produce("a", 0, 11, (0, 1))),
-        Step("A", EndTxn("a", True, style.end)),
+        Step("A", EndTxn("a", True, txn_version.end)),
         settled(),
         Step("R", Fetch(False)),
         Step("R", Fetch(False, 1)),
     ]
 
 
-def plain_beside(style: Style) -> list[Step]:
+def plain_beside(txn_version: TxnVersion) -> list[Step]:
     """Rows without a transaction are hidden behind the first open one, and come in any order with the others."""
     return [
         Step("B", InitProducerId("p", id="none")),
-        Step("B", Produce("p", 0, style.produce, id="none", marked=False)),
+        Step("B", Produce("p", 0, txn_version.produce, id="none", marked=False)),
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
-        Step("B", Produce("p", 1, style.produce, id="none", marked=False)),
-        Step("C", Produce("nobody", -1, style.produce, id="none", marked=False)),
+        *write(txn_version, "a", 0),
+        Step("B", Produce("p", 1, txn_version.produce, id="none", marked=False)),
+        Step("C", Produce("nobody", -1, txn_version.produce, id="none", marked=False)),
         Step("R", Fetch(True)),
         Step("R", Fetch(False)),
-        Step("B", Produce("p", 2, style.produce, id="none")),
-        Step("A", EndTxn("a", False, style.end)),
+        Step("B", Produce("p", 2, txn_version.produce, id="none")),
+        Step("A", EndTxn("a", False, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
         Step("R", DescribeProducers()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.interop.conversations.administering import DescribeGroups
 from tests.interop.conversations.grouping import Answer, Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
-from tests.interop.conversations.scene import CLASSIC, Scene, Step, Style
+from tests.interop.conversations.scene import CLASSIC, Scene, Step, TxnVersion
 from tests.interop.conversations.scenes_groups import begin, two_members
 
 
@@ -24,7 +24,7 @@ def two_static() -> list[Step]:
     ]
 
 
-def static(_style: Style) -> list[Step]:
+def static(_txn_version: TxnVersion) -> list[Step]:
     """Each comes back, with its id and without."""
     return [
         *two_static(),
@@ -57,7 +57,7 @@ def static(_style: Style) -> list[Step]:
     ]
 
 
-def replaced_while_waiting(_style: Style) -> list[Step]:
+def replaced_while_waiting(_txn_version: TxnVersion) -> list[Step]:
     """Who waits for an answer is fenced by who comes in its place."""
     return [
         *two_static(),
@@ -75,7 +75,7 @@ def replaced_while_waiting(_style: Style) -> list[Step]:
     ]
 
 
-def time_goes_by(_style: Style) -> list[Step]:
+def time_goes_by(_txn_version: TxnVersion) -> list[Step]:
     """Members that are not heard of, that do not join again, that do not sync."""
     return [
         *two_members(),

@@ -8,7 +8,7 @@ from tests.interop.conversations.looking import (
     Fetch,
     ListTransactions,
 )
-from tests.interop.conversations.scene import EXPLICIT, IMPLICIT, Scene, Step, Style
+from tests.interop.conversations.scene import EXPLICIT, IMPLICIT, Scene, Step, TxnVersion
 from tests.interop.conversations.scenes_basic import settled, write
 from tests.interop.conversations.writing import (
     AddOffsetsToTxn,
@@ -19,68 +19,68 @@ from tests.interop.conversations.writing import (
 )
 
 
-def zombie(style: Style, who: str) -> list[Step]:
+def zombie(txn_version: TxnVersion, who: str) -> list[Step]:
     """All that a producer may say that has been taken over, in all versions."""
-    produce = (9, 11) if style is EXPLICIT else (9, 11, 12)
-    end = (0, 1, 2, 3, 4) if style is EXPLICIT else (1, 2, 4, 5)
+    produce = (9, 11) if txn_version is EXPLICIT else (9, 11, 12)
+    end = (0, 1, 2, 3, 4) if txn_version is EXPLICIT else (1, 2, 4, 5)
     return [
         *(Step("A", Produce(who, 5, version, (number,))) for version in produce for number in (0, 1)),
         *(Step("A", AddPartitionsToTxn(who, version=version)) for version in range(4)),
         *(Step("A", AddOffsetsToTxn(who, version=version)) for version in (0, 1, 2, 3, 4)),
         *(Step("A", EndTxn(who, True, version)) for version in end),
-        Step("A", EndTxn(who, False, style.end)),
+        Step("A", EndTxn(who, False, txn_version.end)),
         Step("A", InitProducerId("z", given=who)),
         Step("A", InitProducerId("z", given=who, version=3)),
     ]
 
 
-def fence(style: Style) -> list[Step]:
+def fence(txn_version: TxnVersion) -> list[Step]:
     return [
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0, rows=2),
+        *write(txn_version, "a", 0, rows=2),
         Step("B", InitProducerId("b"), once=True),
         Step("B", InitProducerId("b")),
         Step("B", DescribeTransactions()),
         Step("R", Fetch(False)),
         Step("R", Fetch(True)),
-        *zombie(style, "a"),
-        Step("A", EndTxn("b+1", True, style.end)),
-        Step("A", Produce("b+1", 0, style.produce)),
-        Step("A", EndTxn("b*", True, style.end)),
-        Step("A", Produce("b*", 0, style.produce)),
-        Step("A", EndTxn("b", True, style.end, "never")),
+        *zombie(txn_version, "a"),
+        Step("A", EndTxn("b+1", True, txn_version.end)),
+        Step("A", Produce("b+1", 0, txn_version.produce)),
+        Step("A", EndTxn("b*", True, txn_version.end)),
+        Step("A", Produce("b*", 0, txn_version.produce)),
+        Step("A", EndTxn("b", True, txn_version.end, "never")),
         # the new one works
-        *write(style, "b", 0, connection="B"),
-        Step("B", EndTxn("b", True, style.end)),
+        *write(txn_version, "b", 0, connection="B"),
+        Step("B", EndTxn("b", True, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
         Step("B", DescribeProducers()),
     ]
 
 
-def fence_while_the_other_is_open(style: Style) -> list[Step]:
+def fence_while_the_other_is_open(txn_version: TxnVersion) -> list[Step]:
     return [
         Step("A", InitProducerId("a")),
         Step("B", InitProducerId("b")),
-        *write(style, "b", 0, connection="B"),
-        *zombie(style, "a")[:-2],
-        Step("B", Produce("b", 1, style.produce)),
-        Step("B", EndTxn("b", True, style.end)),
+        *write(txn_version, "b", 0, connection="B"),
+        *zombie(txn_version, "a")[:-2],
+        Step("B", Produce("b", 1, txn_version.produce)),
+        Step("B", EndTxn("b", True, txn_version.end)),
         settled(),
         Step("R", Fetch(True)),
     ]
 
 
-def trap(style: Style) -> list[Step]:
+def trap(txn_version: TxnVersion) -> list[Step]:
     """InitProducerId with an expected producer compares nothing while a transaction is open."""
     return [
         Step("A", InitProducerId("a")),
         Step("B", InitProducerId("b")),
-        *write(style, "b", 0, connection="B"),
+        *write(txn_version, "b", 0, connection="B"),
         Step("A", InitProducerId("c", given="a"), once=True),
         Step("A", DescribeTransactions(), until="Complete"),
         Step("A", InitProducerId("c", given="a")),
-        Step("B", EndTxn("b", True, style.end)),
+        Step("B", EndTxn("b", True, txn_version.end)),
         Step("R", Fetch(True)),
         # two who name the producer before get the same one
         Step("A", InitProducerId("d")),
@@ -94,7 +94,7 @@ def trap(style: Style) -> list[Step]:
     ]
 
 
-def init(style: Style) -> list[Step]:
+def init(txn_version: TxnVersion) -> list[Step]:
     return [
         *(Step("A", InitProducerId("a", version=version)) for version in range(6)),
         Step("A", InitProducerId("a", timeout=0)),
@@ -106,8 +106,8 @@ def init(style: Style) -> list[Step]:
         Step("A", InitProducerId("plain", id="none", timeout=0)),
         Step("A", InitProducerId("plain", id="none", given="plain")),
         Step("A", DescribeTransactions()),
-        *write(style, "a", 0),
-        Step("A", EndTxn("a", True, style.end, becomes="a")),
+        *write(txn_version, "a", 0),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="a")),
         settled(),
         Step("A", InitProducerId("b", timeout=30_000)),
         Step("A", DescribeTransactions()),
@@ -115,68 +115,68 @@ def init(style: Style) -> list[Step]:
     ]
 
 
-def timeout(style: Style) -> list[Step]:
-    version = style.end
+def timeout(txn_version: TxnVersion) -> list[Step]:
+    version = txn_version.end
     return [
         Step("A", InitProducerId("a", timeout=1000)),
-        *write(style, "a", 0),
+        *write(txn_version, "a", 0),
         Step("R", Fetch(True)),
         Step("A", DescribeTransactions(), until="Complete"),
         Step("R", Fetch(True)),
         Step("A", DescribeProducers()),
-        *([Step("A", EndTxn("a", True, number)) for number in (0, 1, 2, 3)] if style is EXPLICIT else []),
+        *([Step("A", EndTxn("a", True, number)) for number in (0, 1, 2, 3)] if txn_version is EXPLICIT else []),
         Step("A", EndTxn("a", True, version)),
         Step("A", EndTxn("a", False, version)),
         Step("A", DescribeTransactions()),
-        Step("A", Produce("a", 1, style.produce)),
-        Step("A", Produce("a", 1, style.produce, (1,))),
+        Step("A", Produce("a", 1, txn_version.produce)),
+        Step("A", Produce("a", 1, txn_version.produce, (1,))),
         Step("A", AddPartitionsToTxn("a")),
         Step("A", InitProducerId("b", given="a")),
         Step("A", InitProducerId("b")),
-        *write(style, "b", 0),
+        *write(txn_version, "b", 0),
         Step("A", EndTxn("b", True, version)),
         settled(),
         Step("R", Fetch(True)),
     ]
 
 
-def timeout_while_it_writes(style: Style) -> list[Step]:
+def timeout_while_it_writes(txn_version: TxnVersion) -> list[Step]:
     """The clock of a transaction begins once: other partitions do not prolong it."""
     return [
         Step("A", InitProducerId("a", timeout=1500)),
-        *write(style, "a", 0),
-        *(step for number in (1, 2, 3) for step in write(style, "a", 0, partitions=(number,))),
+        *write(txn_version, "a", 0),
+        *(step for number in (1, 2, 3) for step in write(txn_version, "a", 0, partitions=(number,))),
         Step("A", DescribeTransactions(), until="Complete"),
         *(Step("R", Fetch(True, number)) for number in (0, 3)),
         Step("A", InitProducerId("b")),
     ]
 
 
-def expired(style: Style) -> list[Step]:
+def expired(txn_version: TxnVersion) -> list[Step]:
     """C9: an id that nobody used is forgotten, and one whose transaction is open is not."""
     return [
         Step("A", InitProducerId("o", id="open", timeout=900_000)),
-        *write(style, "o", 0, id="open", partitions=(1,)),
+        *write(txn_version, "o", 0, id="open", partitions=(1,)),
         Step("A", InitProducerId("a")),
-        *write(style, "a", 0),
-        Step("A", EndTxn("a", True, style.end, becomes="b")),
+        *write(txn_version, "a", 0),
+        Step("A", EndTxn("a", True, txn_version.end, becomes="b")),
         settled(),
         Step("A", DescribeTransactions(), until="105"),
         Step("A", ListTransactions()),
-        Step("A", EndTxn("a", True, style.end)),
-        Step("A", EndTxn("b", False, style.end)),
+        Step("A", EndTxn("a", True, txn_version.end)),
+        Step("A", EndTxn("b", False, txn_version.end)),
         Step("A", AddPartitionsToTxn("b")),
-        Step("A", Produce("b", 1, style.produce)),
+        Step("A", Produce("b", 1, txn_version.produce)),
         Step("A", InitProducerId("c", given="b")),
         Step("A", InitProducerId("c")),
         Step("A", DescribeTransactions("open")),
-        Step("A", EndTxn("o", True, style.end, "open")),
+        Step("A", EndTxn("o", True, txn_version.end, "open")),
         settled("open"),
         Step("R", Fetch(True, 1)),
     ]
 
 
-def mixed(style: Style) -> list[Step]:
+def mixed(txn_version: TxnVersion) -> list[Step]:
     """C7: Produce 12 after EndTxn 4 opens a transaction that nobody ends."""
     return [
         Step("A", InitProducerId("a")),
@@ -189,7 +189,7 @@ def mixed(style: Style) -> list[Step]:
         Step("R", Fetch(True)),
         Step("A", InitProducerId("b")),
         Step("R", Fetch(True)),
-        # late rows of the implicit style
+        # late rows of the implicit transaction version
         *write(IMPLICIT, "b", 0),
         Step("A", EndTxn("b", True, 5, becomes="c")),
         settled(),
@@ -209,5 +209,5 @@ SCENES = [
     Scene("timeout", "C5: a transaction that takes too long is aborted", timeout, slow=True),
     Scene("timeout-clock", "C5: its time is not prolonged", timeout_while_it_writes, slow=True),
     Scene("expired", "C9: an id that expired, beside one that cannot", expired, slow=True),
-    Scene("mixed", "C7: the two styles mixed up, and rows that come late", mixed, (IMPLICIT,)),
+    Scene("mixed", "C7: requests of both transaction versions mixed, and late rows", mixed, (IMPLICIT,)),
 ]

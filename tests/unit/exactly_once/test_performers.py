@@ -268,7 +268,7 @@ def test_a_newer_holder_after_a_postponed_commit_proves_nothing(client: Scripted
     assert isinstance(write(client), Indeterminate)
 
 
-def test_the_implicit_style_takes_its_next_epoch_from_the_answer_and_adds_no_partitions(client: ScriptedClient) -> None:
+def test_version_2_takes_its_next_epoch_from_the_response_and_adds_no_partitions(client: ScriptedClient) -> None:
     client.scripts[PRODUCE.name] = Log()
     client.answers(END_TXN, ended(0, 7, 4))
     assert write(client, level=2) == ControlWritten(ProducerIdAndEpoch(7, 4))

@@ -36,7 +36,7 @@ __all__ = ["cluster", "producer"]
 
 
 def committing_with_an_epoch_behind(cluster: ScriptedCluster, producer: Producer) -> None:
-    """A transaction in the older style, at whose end the cluster changes to the newer one; the next epoch is held back."""
+    """A transaction with version 1 at whose end the cluster changes to version 2; the next epoch is held back."""
     producer.begin_transaction()
     producer.send("t", "a")
     producer.flush()

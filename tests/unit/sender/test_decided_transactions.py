@@ -15,7 +15,7 @@ from spark_producer.sender.transactions.states import Operation, TxnCall, TxnSta
 from tests.fakes.transaction_fakes import LOST, TransactionFakes
 from tests.unit.sender.transactions.test_manager import in_transaction
 
-BOTH_STYLES = pytest.mark.parametrize("implicit", [False, True])
+BOTH_VERSIONS = pytest.mark.parametrize("implicit", [False, True])
 
 
 def being_committed(*, implicit: bool) -> tuple[TransactionFakes, Operation]:
@@ -38,7 +38,7 @@ def go_on(made: TransactionFakes) -> None:
 
 
 @pytest.mark.covers("TM20")
-@BOTH_STYLES
+@BOTH_VERSIONS
 def test_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the_transaction(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
     made.do(TxnCall.MARK_ABORTABLE, ValueError("of a thread that still sent"))
@@ -52,7 +52,7 @@ def test_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the_tran
 
 
 @pytest.mark.covers("TM27")
-@BOTH_STYLES
+@BOTH_VERSIONS
 def test_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
     made.script["commit"] = [LOST]
@@ -64,7 +64,7 @@ def test_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again(impl
 
 
 @pytest.mark.covers("TM2")
-@BOTH_STYLES
+@BOTH_VERSIONS
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_row_that_is_queued_during_the_commit_is_not_sent_and_fails(implicit: bool, lost: bool) -> None:
     made, commit = being_committed(implicit=implicit)
@@ -78,7 +78,7 @@ def test_a_row_that_is_queued_during_the_commit_is_not_sent_and_fails(implicit: 
 
 
 @pytest.mark.covers("TM32")
-@BOTH_STYLES
+@BOTH_VERSIONS
 def test_what_the_coordinator_itself_refuses_to_commit_is_to_be_aborted(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
     made.script["commit"] = [120]

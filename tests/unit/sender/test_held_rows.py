@@ -214,7 +214,7 @@ def test_giving_up_takes_the_next_epoch_if_a_batch_is_in_doubt_which_shuts_it_ou
     implicit.made.batches(b"e", partition=1)
     implicit.run(seconds=0.0)
     assert implicit.do(TxnCall.TRY_ABORT).error is None
-    assert implicit.sent[-1] == "abort", "in this style the end itself takes the next epoch"
+    assert implicit.sent[-1] == "abort", "with this transaction version EndTxn itself takes the next epoch"
 
 
 @pytest.mark.parametrize("at", ["held", "opening", "spoilt", "never held"])

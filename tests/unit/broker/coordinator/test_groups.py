@@ -23,7 +23,7 @@ from tests.unit.broker.coordinator.transaction_requests import EXPLICIT, IMPLICI
 from tests.unit.broker.handler_calls import ask
 
 NEWEST = {EXPLICIT: 4, IMPLICIT: 5}
-STYLES = pytest.mark.parametrize("style", [EXPLICIT, IMPLICIT], ids=["explicit", "implicit"])
+TXN_VERSIONS = pytest.mark.parametrize("txn_version", [EXPLICIT, IMPLICIT], ids=["explicit", "implicit"])
 
 
 def started(context: Context) -> tuple[int, int]:
@@ -77,22 +77,22 @@ def offsets(
     }
 
 
-@STYLES
+@TXN_VERSIONS
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_offsets_are_in_force_when_the_transaction_is_committed(broker: Broker, style: int, commit: bool) -> None:
+def test_offsets_are_in_force_when_the_transaction_is_committed(broker: Broker, txn_version: int, commit: bool) -> None:
     me = started(broker.context)
     nothing, unstable = (-1, Code.NONE), (-1, Code.UNSTABLE_OFFSET_COMMIT)
     assert offsets(broker.context, stable=True) == {("t", 0): nothing, ("t", 1): nothing}
-    if style == EXPLICIT:
+    if txn_version == EXPLICIT:
         assert add_group(broker.context, me) == Code.NONE
-    assert commit_offset(broker.context, me, 5, version=NEWEST[style]) == Code.NONE
-    assert commit_offset(broker.context, me, 6, version=NEWEST[style]) == Code.NONE
+    assert commit_offset(broker.context, me, 5, version=NEWEST[txn_version]) == Code.NONE
+    assert commit_offset(broker.context, me, 6, version=NEWEST[txn_version]) == Code.NONE
 
     for context in (broker.context, broker.restart()):
         assert offsets(context) == {("t", 0): nothing, ("t", 1): nothing}
         assert offsets(context, stable=True) == {("t", 0): unstable, ("t", 1): nothing}
         assert offsets(context, everything=True) == {}
-    assert end(broker.context, me, commit=commit, style=style)[0] == Code.NONE
+    assert end(broker.context, me, commit=commit, txn_version=txn_version)[0] == Code.NONE
     for context in (broker.context, broker.restart()):
         after = (6, Code.NONE) if commit else nothing
         assert offsets(context, stable=True) == {("t", 0): after, ("t", 1): nothing}
@@ -215,19 +215,19 @@ def test_groups_are_listed_as_those_without_members(
     assert rows == (messages.ListedGroup("g", "", "Empty", "classic"),) * count
 
 
-@STYLES
-def test_what_a_transaction_would_commit_for_a_deleted_topic_is_forgotten(broker: Broker, style: int) -> None:
+@TXN_VERSIONS
+def test_what_a_transaction_would_commit_for_a_deleted_topic_is_forgotten(broker: Broker, txn_version: int) -> None:
     me = started(broker.context)
     broker.context.topics.create("u", 1)
-    if style == EXPLICIT:
+    if txn_version == EXPLICIT:
         add_group(broker.context, me)
     for partition in (("u", 0), ("t", 0)):
-        assert commit_offset(broker.context, me, 7, partition, version=NEWEST[style]) == Code.NONE
+        assert commit_offset(broker.context, me, 7, partition, version=NEWEST[txn_version]) == Code.NONE
     assert [
         row.error_code for row in ask(broker.context, DELETE_TOPICS, messages.DeleteTopicsRequest(("u",))).responses
     ] == [Code.NONE]
     broker.context.topics.create("u", 1)
-    assert end(broker.context, me, style=style)[0] == Code.NONE
+    assert end(broker.context, me, txn_version=txn_version)[0] == Code.NONE
     assert set(offsets(broker.context, everything=True)) == {("t", 0)}
     before = broker.context.coordinator.offsets.weight
     assert set(offsets(broker.restart(), everything=True)) == {("t", 0)}

@@ -18,7 +18,7 @@ from tests.unit.broker.coordinator.transaction_requests import (
     write,
 )
 
-STYLES = pytest.mark.parametrize("style", [EXPLICIT, IMPLICIT], ids=["explicit", "implicit"])
+TXN_VERSIONS = pytest.mark.parametrize("txn_version", [EXPLICIT, IMPLICIT], ids=["explicit", "implicit"])
 
 
 def started(context: Context, transactional_id: str = "id") -> tuple[int, int]:
@@ -28,38 +28,38 @@ def started(context: Context, transactional_id: str = "id") -> tuple[int, int]:
     return producer[0], producer[1]
 
 
-@STYLES
+@TXN_VERSIONS
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
-def test_a_whole_transaction(context: Context, style: int, commit: bool) -> None:
+def test_a_whole_transaction(context: Context, txn_version: int, commit: bool) -> None:
     me = started(context)
-    begin(context, me, style, ("t", 0), ("t", 1))
+    begin(context, me, txn_version, ("t", 0), ("t", 1))
     assert committed(context) == (0, 0, 0)
     assert state(context).transaction_state == "Ongoing"
     assert [(topic.topic, topic.partitions) for topic in state(context).topics] == [("t", (0, 1))]
 
-    following = (me[0], me[1] + 1) if style == IMPLICIT else me
-    assert end(context, me, commit=commit, style=style) == (Code.NONE, *following)
+    following = (me[0], me[1] + 1) if txn_version == IMPLICIT else me
+    assert end(context, me, commit=commit, txn_version=txn_version) == (Code.NONE, *following)
     for partition in (("t", 0), ("t", 1)):
         assert committed(context, partition) == (BATCH + MARKER, 2, 0 if commit else 1)
     assert state(context).transaction_state == ("CompleteCommit" if commit else "CompleteAbort")
     assert state(context).topics == ()
 
 
-@STYLES
-def test_a_repeated_end_is_answered_as_the_first(context: Context, style: int) -> None:
+@TXN_VERSIONS
+def test_a_repeated_end_is_answered_as_the_first(context: Context, txn_version: int) -> None:
     me = started(context)
-    begin(context, me, style, ("t", 0))
-    first = end(context, me, style=style)
+    begin(context, me, txn_version, ("t", 0))
+    first = end(context, me, txn_version=txn_version)
     assert first[0] == Code.NONE
-    assert end(context, me, style=style) == first
-    assert end(context, me, commit=False, style=style)[0] == Code.INVALID_TXN_STATE
+    assert end(context, me, txn_version=txn_version) == first
+    assert end(context, me, commit=False, txn_version=txn_version)[0] == Code.INVALID_TXN_STATE
     assert committed(context) == (BATCH + MARKER, 2, 0)
 
 
-@STYLES
-def test_a_new_producer_fences_the_old_one(context: Context, style: int) -> None:
+@TXN_VERSIONS
+def test_a_new_producer_fences_the_old_one(context: Context, txn_version: int) -> None:
     me = started(context)
-    begin(context, me, style, ("t", 0))
+    begin(context, me, txn_version, ("t", 0))
     assert initialize(context) == (Code.CONCURRENT_TRANSACTIONS, -1, -1)
     assert initialize(context) == (Code.NONE, me[0], me[1] + 2)
     assert committed(context) == (BATCH + MARKER, 2, 1)
@@ -127,10 +127,10 @@ def test_a_partition_is_added_before_it_is_written(context: Context, version: in
     assert write(context, me, ("t", 1), version=version) == Code.NONE
 
 
-def test_produce_12_after_an_end_of_the_old_style_begins_another_transaction(context: Context) -> None:
+def test_produce_12_after_an_end_of_the_old_transaction_version_begins_another_transaction(context: Context) -> None:
     me = started(context)
     begin(context, me, EXPLICIT, ("t", 0))
-    assert end(context, me, style=EXPLICIT)[0] == Code.NONE
+    assert end(context, me, txn_version=EXPLICIT)[0] == Code.NONE
     assert write(context, me, sequence=1, version=12) == Code.NONE
     assert state(context).transaction_state == "Ongoing"
     assert committed(context)[1] == 2
@@ -155,25 +155,25 @@ def test_a_batch_and_its_request_must_agree(context: Context) -> None:
     assert state(context).transaction_state == "Empty"
 
 
-def test_an_abort_in_the_new_style_raises_the_epoch_even_of_nothing(context: Context) -> None:
+def test_an_abort_in_the_new_transaction_version_raises_the_epoch_even_of_nothing(context: Context) -> None:
     me = started(context)
     assert end(context, me)[0] == Code.INVALID_TXN_STATE
-    assert end(context, me, style=EXPLICIT)[0] == Code.INVALID_TXN_STATE
-    assert end(context, me, commit=False, style=EXPLICIT)[0] == Code.INVALID_TXN_STATE
+    assert end(context, me, txn_version=EXPLICIT)[0] == Code.INVALID_TXN_STATE
+    assert end(context, me, commit=False, txn_version=EXPLICIT)[0] == Code.INVALID_TXN_STATE
     assert end(context, me, commit=False) == (Code.NONE, me[0], 1)
     assert end(context, me, commit=False) == (Code.NONE, me[0], 1)
     assert end(context, (me[0], 1), commit=False) == (Code.NONE, me[0], 2)
     assert write(context, me) == Code.INVALID_PRODUCER_EPOCH
 
 
-def test_a_late_end_of_the_old_style_hits_the_next_transaction(context: Context) -> None:
+def test_a_late_end_of_the_old_transaction_version_hits_the_next_transaction(context: Context) -> None:
     """KAFKA-17754: that is why every transaction needs an epoch of its own."""
     me = started(context)
     begin(context, me, EXPLICIT, ("t", 0))
-    assert end(context, me, style=EXPLICIT)[0] == Code.NONE
+    assert end(context, me, txn_version=EXPLICIT)[0] == Code.NONE
     begin_again = add(context, me, ("t", 0))
     assert begin_again == {("t", 0): Code.NONE}
-    assert end(context, me, style=EXPLICIT)[0] == Code.NONE
+    assert end(context, me, txn_version=EXPLICIT)[0] == Code.NONE
     assert state(context).transaction_state == "CompleteCommit"
 
     new = started(context)

@@ -32,15 +32,15 @@ from tests.unit.broker.coordinator.transaction_requests import (
 )
 
 PARTITIONS = [("t", index) for index in range(3)]
-STYLES = pytest.mark.parametrize("style", [EXPLICIT, IMPLICIT], ids=["explicit", "implicit"])
+TXN_VERSIONS = pytest.mark.parametrize("txn_version", [EXPLICIT, IMPLICIT], ids=["explicit", "implicit"])
 
 
-def begun(context: Context, style: int = IMPLICIT) -> tuple[int, int]:
+def begun(context: Context, txn_version: int = IMPLICIT) -> tuple[int, int]:
     """A producer with an open transaction in every partition."""
     code, *producer = initialize(context)
     assert code == Code.NONE
     me = (producer[0], producer[1])
-    begin(context, me, style, *PARTITIONS)
+    begin(context, me, txn_version, *PARTITIONS)
     return me
 
 
@@ -75,17 +75,17 @@ CHANGES_OF_AN_END = ["append", "marker", "marker", "marker", "append"]
 
 
 @pytest.mark.slow
-@STYLES
+@TXN_VERSIONS
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", range(1, len(CHANGES_OF_AN_END) + 2))
 def test_a_transaction_ends_as_a_whole_whenever_the_broker_dies(
-    broker: Broker, tmp_path: Path, style: int, commit: bool, after: bool, step: int
+    broker: Broker, tmp_path: Path, txn_version: int, commit: bool, after: bool, step: int
 ) -> None:
-    me = begun(broker.context, style)
+    me = begun(broker.context, txn_version)
     with dying_at(step, after=after) as tried:
         try:
-            answered = end(broker.context, me, commit=commit, style=style)[0] == Code.NONE
+            answered = end(broker.context, me, commit=commit, txn_version=txn_version)[0] == Code.NONE
         except Death:
             answered = False
     assert tried == CHANGES_OF_AN_END[:step]
@@ -103,18 +103,18 @@ def test_a_transaction_ends_as_a_whole_whenever_the_broker_dies(
         # A marker that was written already is written once more, which readers do not notice.
         assert {(end_of_reading >= 2, aborted) for _, end_of_reading, aborted in seen} == {(True, 0 if commit else 1)}
         assert state(found.context).transaction_state == ("CompleteCommit" if commit else "CompleteAbort")
-    assert end(found.context, me, commit=commit, style=style)[0] == Code.NONE
+    assert end(found.context, me, commit=commit, txn_version=txn_version)[0] == Code.NONE
     found.close()
 
 
-@STYLES
-def test_an_open_transaction_goes_on_after_a_restart(broker: Broker, style: int) -> None:
-    me = begun(broker.context, style)
+@TXN_VERSIONS
+def test_an_open_transaction_goes_on_after_a_restart(broker: Broker, txn_version: int) -> None:
+    me = begun(broker.context, txn_version)
     before = state(broker.context)
     context = broker.restart()
     assert state(context) == before
-    assert write(context, me, sequence=1, version=10 + style) == Code.NONE
-    assert end(context, me, style=style)[0] == Code.NONE
+    assert write(context, me, sequence=1, version=10 + txn_version) == Code.NONE
+    assert end(context, me, txn_version=txn_version)[0] == Code.NONE
     assert committed(context) == (2 * BATCH + MARKER, 3, 0)
 
 
@@ -160,10 +160,10 @@ def timer(broker: Broker) -> CoordinatorTimer:
     return CoordinatorTimer(broker.context.coordinator, 10.0, broker.now)
 
 
-@STYLES
-def test_a_transaction_is_aborted_when_its_time_is_up(broker: Broker, style: int) -> None:
+@TXN_VERSIONS
+def test_a_transaction_is_aborted_when_its_time_is_up(broker: Broker, txn_version: int) -> None:
     clock = timer(broker)
-    me = begun(broker.context, style)
+    me = begun(broker.context, txn_version)
     broker.now += 60
     clock.run_if_due(broker.now)
     assert state(broker.context).transaction_state == "Ongoing"

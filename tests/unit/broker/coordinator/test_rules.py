@@ -98,10 +98,10 @@ TABLES: dict[str, tuple[dict[TransactionState, tuple[Code | str, Code | str]], P
 
 @pytest.mark.parametrize("outcome", [C_, A_])
 @pytest.mark.parametrize("state", LIVING, ids=lambda state: state.value)
-@pytest.mark.parametrize("style", TABLES)
-def test_end_of_a_transaction(style: str, state: TransactionState, outcome: str) -> None:
+@pytest.mark.parametrize("txn_version", TABLES)
+def test_end_of_a_transaction(txn_version: str, state: TransactionState, outcome: str) -> None:
     """The tables of Kafka's TransactionCoordinator.endTransaction, for EndTxn up to 4 and from 5 on."""
-    rules, producer, implicit = TABLES[style]
+    rules, producer, implicit = TABLES[txn_version]
     expected = rules[state][0 if outcome == C_ else 1]
     step = end(known(state), producer, commit=outcome == C_, implicit=implicit)
     if not isinstance(expected, Code):
@@ -137,7 +137,7 @@ def test_end_by_another_producer(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_an_end_can_be_asked_for_again_in_the_same_style_only(commit: bool) -> None:
+def test_an_end_can_be_asked_for_again_in_the_same_transaction_version_only(commit: bool) -> None:
     explicit = end(known(TransactionState.ONGOING), commit=commit)
     assert explicit.transaction is not None
     done = complete(explicit.transaction, NOW)
@@ -196,7 +196,7 @@ def test_a_fence_takes_two_epochs(epoch: int, implicit: bool, then: ProducerIdAn
     assert holder_after(init(complete(aborting, NOW))) == then
 
 
-def test_after_a_fence_only_an_abort_in_the_new_style_is_not_refused() -> None:
+def test_after_a_fence_only_an_abort_in_the_new_transaction_version_is_not_refused() -> None:
     for implicit in (False, True):
         done = complete(
             fence(known(TransactionState.ONGOING), implicit=implicit, new_producer_id=new_ids(), now_ms=NOW), NOW

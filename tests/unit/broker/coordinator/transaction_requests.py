@@ -1,4 +1,4 @@
-"""Transactions by requests to the broker's handlers, without a socket: what a producer sends, in either style."""
+"""Transactions by requests to the broker's handlers, without a socket: what a producer sends, with either transaction version."""
 
 from spark_producer.broker.context import Context
 from spark_producer.common.error_codes import Code
@@ -88,22 +88,22 @@ def end(
     producer: tuple[int, int],
     *,
     commit: bool = True,
-    style: int = IMPLICIT,
+    txn_version: int = IMPLICIT,
     transactional_id: str = "id",
     version: int | None = None,
 ) -> tuple[int, int, int]:
     """(error code, producer id, epoch)."""
     request = messages.EndTxnRequest(transactional_id, *producer, commit)
-    response = ask(context, END_TXN, request, NEWEST_END[style] if version is None else version)
+    response = ask(context, END_TXN, request, NEWEST_END[txn_version] if version is None else version)
     return response.error_code, response.producer_id, response.producer_epoch
 
 
-def begin(context: Context, producer: tuple[int, int], style: int, *partitions: tuple[str, int]) -> None:
+def begin(context: Context, producer: tuple[int, int], txn_version: int, *partitions: tuple[str, int]) -> None:
     """One row in each partition, in a transaction that stays open."""
-    if style == EXPLICIT:
+    if txn_version == EXPLICIT:
         assert set(add(context, producer, *partitions).values()) == {Code.NONE}
     for partition in partitions:
-        assert write(context, producer, partition, version=NEWEST_PRODUCE[style]) == Code.NONE
+        assert write(context, producer, partition, version=NEWEST_PRODUCE[txn_version]) == Code.NONE
 
 
 def state(context: Context, transactional_id: str = "id") -> messages.DescribedTransaction:

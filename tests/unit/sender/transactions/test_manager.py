@@ -1,4 +1,5 @@
-"""Transactions from their first request to their last, in both styles: which requests go out, in which order. Ids: TM, SN, RA."""
+"""Transactions from their first request to their last, with both transaction versions: which requests go out, in which order.
+Ids: TM, SN, RA."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def in_transaction(*, implicit: bool = False, **options: object) -> TransactionF
 
 
 @pytest.mark.covers("TM8")
-def test_a_whole_transaction_in_the_explicit_style() -> None:
+def test_a_whole_transaction_in_the_explicit_version() -> None:
     made = transaction_fakes()
     made.do(TxnCall.INIT)
     made.do(TxnCall.BEGIN)
@@ -57,7 +58,7 @@ def test_a_whole_transaction_in_the_explicit_style() -> None:
 
 
 @pytest.mark.covers("TM8", "TM4")
-def test_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itself() -> None:
+def test_a_whole_transaction_in_the_implicit_version_adds_nothing_by_itself() -> None:
     made = transaction_fakes(implicit=True)
     made.do(TxnCall.INIT)
     for _ in range(2):
@@ -73,7 +74,7 @@ def test_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itself() -> N
 
 
 @pytest.mark.covers("TM4")
-def test_in_the_explicit_style_a_batch_waits_until_its_partition_is_added() -> None:
+def test_in_the_explicit_version_a_batch_waits_until_its_partition_is_added() -> None:
     made = in_transaction()
     made.holding.add("add")
     made.made.batches(b"a")
@@ -200,7 +201,7 @@ def test_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -> Non
 
 
 @pytest.mark.covers("TM30")
-def test_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_again_in_the_implicit_one() -> None:
+def test_sequences_go_on_after_an_abort_with_the_explicit_version_and_begin_again_in_the_implicit_one() -> None:
     for implicit, expected in ((False, [(0, 0), (0, 1)]), (True, [(0, 0), (1, 0)])):
         made = in_transaction(implicit=implicit)
         made.made.batches(b"a")
@@ -337,7 +338,7 @@ def test_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another_prod
 
 
 @pytest.mark.covers("TM9")
-def test_the_style_is_that_of_the_finalized_feature_at_init_and_at_the_end_of_each_transaction() -> None:
+def test_the_transaction_version_is_that_of_the_finalized_feature_at_init_and_at_the_end_of_each_transaction() -> None:
     made = in_transaction()
     for level, words in (
         (1, ["add 0", "produce 0", "commit"]),
