@@ -14,19 +14,37 @@ from docs.errors_page import errors_page
 from docs.measured import with_measured_table
 from docs.pictures.all import PICTURES
 from docs.rooms import rooms_picture
-from spark_producer.config import profiles, unsupported
-from spark_producer.config.docs_table import render_markdown
+from spark_producer.config import profiles, unsupported, unsupported_reads
+from spark_producer.config.docs_table import render_markdown, render_reads, shared_names
 from spark_producer.metrics import names, registry
 
 ROOT = Path(__file__).resolve().parent.parent
 
 OPTIONS_PAGE = """# Options
 
-This page is made by `make docs` from the table in `spark_producer/config/options.py`. `pyproducer options` prints the same.
+This page is made by `make docs` from the tables in `spark_producer/config`. `pyproducer options` prints the same.
 
 `Producer` takes Kafka's options without the prefix `kafka.`. Times are in milliseconds, sizes in bytes; letter case does not
 matter. An unknown option, a bad value, or a contradiction is an error on the driver, before any task starts.
 [Security](security.md) says which options of TLS and logins go together.
+
+## Options of writes
+
+"""
+
+READS_SECTION = """
+## Options of reads
+
+`spark.read` and `spark.readStream` take the options of Spark's Kafka source by its names, and some more. An option that would
+have no effect is an error; a warning if Spark's source takes it. From the table above reads take all of security (`kafka.ssl.…`,
+`kafka.sasl.…`, `secretsAllow` …), of connections to a Schema Registry (`schema.registry.…`, `basic.auth.user.info`,
+`bearer.auth.…`), and these:
+
+{shared}.
+
+`subscribePattern` is found anywhere in the name of a topic, as in Spark since 3.4: write `^orders-.*$` for whole names. It is a
+regular expression of Java's that Python reads alike; what one of them lacks or reads differently (`\\Q…\\E`, `\\p{{…}}`, named
+groups, possessive quantifiers, classes in classes) is an error that names it.
 
 """
 
@@ -35,6 +53,9 @@ PROFILES_SECTION = """
 
 `.option("profile", "latency")`, or `Producer({"profile": "latency", …})`, sets several options. `conf/` has the profiles as
 files, with reasons. Your own file, `.option("profile", "path/to/producer.properties")`, has names without `kafka.`.
+
+A read takes a file too, and of these profiles `event-hubs`: the others are about writes. One file can serve both: a read leaves
+out its options of writes, and a write those of reads.
 
 """
 
@@ -61,6 +82,11 @@ REFUSED_SECTION = """
 ## Options of Kafka that are not supported
 
 These options are errors, never silently ignored.
+
+"""
+
+REFUSED_READS_SECTION = """
+In reads the same options of security and Java classes are errors, those of writes, and these:
 
 """
 
@@ -141,9 +167,11 @@ Missing are Java's `app-info`, `txn-prepare-time-ns-total` (KIP-939) and connect
 
 def options_page() -> str:
     """The whole of docs/options.md."""
-    options = OPTIONS_PAGE + render_markdown()
+    shared = ", ".join(f"`{name}`" for name in shared_names())
+    options = OPTIONS_PAGE + render_markdown() + READS_SECTION.format(shared=shared) + render_reads()
     options += PROFILES_SECTION + profiles.render_markdown() + MEMORY_SECTION
-    return options + REFUSED_SECTION + unsupported.render_markdown()
+    options += REFUSED_SECTION + unsupported.render_markdown()
+    return options + REFUSED_READS_SECTION + unsupported_reads.render_markdown()
 
 
 def metrics_page() -> str:

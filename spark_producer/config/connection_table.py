@@ -71,17 +71,6 @@ class ConnectionOptions(SecurityOptions):
     connections_max_idle_ms: int = option(
         540000, "An idle connection is closed after this time.", low=1, high=INT64_MAX
     )
-    metadata_max_age_ms: int = option(
-        300000, "Leaders and partition counts are refreshed after this time.", low=1, high=INT64_MAX
-    )
-    metadata_recovery_strategy: str = option(
-        "rebootstrap",
-        "If no known broker can be reached: start again from `bootstrap.servers`, or `none`.",
-        choices=("rebootstrap", "none"),
-    )
-    metadata_recovery_rebootstrap_trigger_ms: int = option(
-        300000, "Start again from `bootstrap.servers` after this time without a response.", low=0, high=INT32_MAX
-    )
     send_buffer_bytes: int = option(
         -1,
         "SO_SNDBUF of connections; -1 leaves it to the system.",

@@ -34,7 +34,7 @@ class ConsumerConfig(ConnectionOptions):
     )
     fetch_max_bytes: int = option(
         52428800,
-        "Maximum bytes of a response. A larger batch of records is returned nevertheless.",
+        "Maximum bytes of a response. A batch of records that is larger comes alone.",
         low=1,
         high=INT32_MAX,
         unit="bytes",
@@ -47,7 +47,7 @@ class ConsumerConfig(ConnectionOptions):
     )
     max_partition_fetch_bytes: int = option(
         8388608,
-        "Maximum bytes of one partition in a response. A larger batch of records is returned nevertheless.",
+        "Maximum bytes of one partition in a response. A batch of records that is larger comes alone.",
         low=1,
         high=INT32_MAX,
         kafka_default="1048576",

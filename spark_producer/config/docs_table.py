@@ -1,19 +1,40 @@
-"""The option table for readers: on the command line and in docs/options.md."""
+"""The tables of options for people: on the command line and in docs/options.md."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option, data_source_name
+from spark_producer.config import CONSUMER_FIELDS, KAFKA_FIELDS, SINK_FIELDS, SOURCE_FIELDS, Option, data_source_name
+from spark_producer.config.connection_table import SECURITY_FIELDS
 from spark_producer.config.option import INT32_MAX, INT64_MAX
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.config.unsupported import KAFKA_PREFIX
 
 
 def option_rows() -> list[tuple[str, str, str]]:
-    """Return (name, default, documentation) of every option, sink options first, in the order of the table."""
+    """Return (name, default, documentation) of every option of writes, sink options first, in the order of the table."""
     rows = [_row(name, field) for name, field in (SINK_FIELDS | REGISTRY_FIELDS).items()]
     return rows + [_row(data_source_name(name), field) for name, field in KAFKA_FIELDS.items()]
+
+
+def read_rows() -> list[tuple[str, str, str]]:
+    """Return the same of the options of reads, without those that mean the same in writes (`shared_names`)."""
+    own = [_row(name, field) for name, field in SOURCE_FIELDS.items()]
+    return own + [
+        _row(data_source_name(name), field) for name, field in CONSUMER_FIELDS.items() if not _is_shared(name)
+    ]
+
+
+def shared_names() -> list[str]:
+    """Return the names of the options of connections that writes and reads share, without those of security."""
+    names = (name for name in CONSUMER_FIELDS if name not in SECURITY_FIELDS and _is_shared(name))
+    return [data_source_name(name) for name in names]
+
+
+def _is_shared(name: str) -> bool:
+    """Whether a consumer's option has the same row as the producer's."""
+    other = KAFKA_FIELDS.get(name)
+    return other is not None and other.metadata["option"] == CONSUMER_FIELDS[name].metadata["option"]
 
 
 def _row(name: str, field: dataclasses.Field[object]) -> tuple[str, str, str]:
@@ -41,7 +62,16 @@ def _maximum(option: Option) -> str:
 
 
 def render_markdown() -> str:
-    """Return the option table as Markdown, for docs/options.md."""
+    """Return the table of the options of writes as Markdown, for docs/options.md."""
+    return _markdown(option_rows())
+
+
+def render_reads() -> str:
+    """Return the table of the options of reads as Markdown, for docs/options.md."""
+    return _markdown(read_rows())
+
+
+def _markdown(rows: list[tuple[str, str, str]]) -> str:
     lines = ["| option | default | description |", "|---|---|---|"]
-    lines += [f"| `{name}` | {default.removeprefix('none')} | {doc} |" for name, default, doc in option_rows()]
+    lines += [f"| `{name}` | {default.removeprefix('none')} | {doc} |" for name, default, doc in rows]
     return "\n".join(lines) + "\n"

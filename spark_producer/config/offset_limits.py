@@ -60,19 +60,17 @@ def starting_limit(source: SourceOptions, *, streaming: bool) -> OffsetRangeLimi
     """Return where a read starts, with Spark's precedence: a time for all partitions, a time for each, offsets, the default.
 
     Raises:
-        ConfigError: the value is bad, or a batch would start at its end.
+        ConfigError: the value is bad, or a batch would start at the latest offset.
     """
     if source.starting_timestamp is not None:
         return GlobalTimestamp(source.starting_timestamp)
     if (by_timestamp := source.starting_offsets_by_timestamp) is not None:
-        return PartitionTimestamps(numbers_of("startingOffsetsByTimestamp", by_timestamp, 0, _TIMES))
+        return _timestamps("startingOffsetsByTimestamp", by_timestamp)
     if source.starting_offsets is None:
         return LatestOffsets() if streaming else EarliestOffsets()
     found = _offsets("startingOffsets", source.starting_offsets)
     if not streaming:
-        _refuse(
-            found, LatestOffsets(), LATEST, "startingOffsets", "a batch that starts at the latest offset has no records"
-        )
+        _refuse(found, LatestOffsets(), LATEST, "startingOffsets", "start")
     return found
 
 
@@ -80,19 +78,34 @@ def ending_limit(source: SourceOptions) -> OffsetRangeLimit:
     """Return where a batch ends, with Spark's precedence, as for its start.
 
     Raises:
-        ConfigError: the value is bad, or the batch would end at its start.
+        ConfigError: the value is bad, or the batch would end at the earliest offset.
     """
     if source.ending_timestamp is not None:
         return GlobalTimestamp(source.ending_timestamp)
     if (by_timestamp := source.ending_offsets_by_timestamp) is not None:
-        return PartitionTimestamps(numbers_of("endingOffsetsByTimestamp", by_timestamp, 0, _TIMES))
+        return _timestamps("endingOffsetsByTimestamp", by_timestamp)
     if source.ending_offsets is None:
         return LatestOffsets()
     found = _offsets("endingOffsets", source.ending_offsets)
-    _refuse(
-        found, EarliestOffsets(), EARLIEST, "endingOffsets", "a batch that ends at the earliest offset has no records"
-    )
+    _refuse(found, EarliestOffsets(), EARLIEST, "endingOffsets", "end")
     return found
+
+
+def check_texts(source: SourceOptions) -> None:
+    """Check the form of all offsets and times, of overridden ones too.
+
+    Raises:
+        ConfigError: one is bad.
+    """
+    for option, text in (("startingOffsets", source.starting_offsets), ("endingOffsets", source.ending_offsets)):
+        if text is not None:
+            _offsets(option, text)
+    for option, text in (
+        ("startingOffsetsByTimestamp", source.starting_offsets_by_timestamp),
+        ("endingOffsetsByTimestamp", source.ending_offsets_by_timestamp),
+    ):
+        if text is not None:
+            _timestamps(option, text)
 
 
 def _offsets(option: str, text: str) -> OffsetRangeLimit:
@@ -103,10 +116,20 @@ def _offsets(option: str, text: str) -> OffsetRangeLimit:
     return SpecificOffsets(numbers_of(option, text, EARLIEST, f"earliest, latest or {_OFFSETS}"))
 
 
-def _refuse(found: OffsetRangeLimit, all_of_them: OffsetRangeLimit, offset: int, option: str, why: str) -> None:
-    if found == all_of_them:
-        raise ConfigError(f"{option} is wrong: {why}. Leave it out, or give offsets")
+def _timestamps(option: str, text: str) -> PartitionTimestamps:
+    return PartitionTimestamps(numbers_of(option, text, 0, _TIMES))
+
+
+def _refuse(found: OffsetRangeLimit, whole: OffsetRangeLimit, offset: int, option: str, side: str) -> None:
+    """Refuse a limit that is `whole`, or has `offset` for a partition: a batch with this start or end has no records."""
+    name = "latest" if offset == LATEST else "earliest"
+    if found == whole:
+        raise ConfigError(
+            f"{option} cannot be {name}: a batch that {side}s there has no records. Leave it out, or give offsets"
+        )
     if isinstance(found, SpecificOffsets):
         for tp, number in found.offsets.items():
             if number == offset:
-                raise ConfigError(f"{option} has {offset} for {tp}: {why}. Give an offset")
+                raise ConfigError(
+                    f"{option} cannot be {offset} ({name}) for {tp}: a batch that {side}s there has no records. Give an offset"
+                )

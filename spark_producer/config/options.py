@@ -89,11 +89,22 @@ class ProducerConfig(ConnectionOptions):
     retries: int = option(
         INT32_MAX, "Maximum retries of a batch; `delivery.timeout.ms` is the better bound.", low=0, high=INT32_MAX
     )
+    metadata_max_age_ms: int = option(
+        300000, "Leaders and partition counts are refreshed after this time.", low=1, high=INT64_MAX
+    )
     metadata_max_idle_ms: int = option(
         300000,
         "A topic's metadata is not refreshed after this time without writes.",
         low=5000,
         high=INT64_MAX,
+    )
+    metadata_recovery_strategy: str = option(
+        "rebootstrap",
+        "If no known broker can be reached: start again from `bootstrap.servers`, or `none`.",
+        choices=("rebootstrap", "none"),
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        300000, "Start again from `bootstrap.servers` after this time without a response.", low=0, high=INT32_MAX
     )
     metrics_sample_window_ms: int = option(30000, "Time of one sample of the metrics.", low=1, high=INT64_MAX)
     metrics_num_samples: int = option(2, "Samples for rates, averages and maxima.", low=1, high=INT32_MAX)

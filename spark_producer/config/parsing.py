@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.config.connection_table import data_source_name
+from spark_producer.config.consumer_options import CONSUMER_NAMES
 from spark_producer.config.names import kafka_name
 from spark_producer.config.option import INT32_MAX
 from spark_producer.config.option_tables import OptionTables
@@ -23,13 +25,17 @@ from spark_producer.config.options import (
 )
 from spark_producer.config.profiles import profile
 from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
-from spark_producer.config.unsupported import KAFKA_PREFIX, explain_option, explain_producer_option
+from spark_producer.config.unsupported import KAFKA_PREFIX, bare_name, explain_option, explain_producer_option
 from spark_producer.errors import ConfigError
+
+logger = escaping_logger(__name__)
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """The options that Structured Streaming adds to those of a sink."""
 
 
+_OF_READS = CONSUMER_NAMES.keys() - PRODUCER_NAMES.keys()
+"""Kafka's names of the options of reads alone."""
 _TABLES = OptionTables(
     (ProducerConfig, KAFKA_FIELDS, data_source_name), (SinkOptions, SINK_FIELDS, str), (RegistryOptions, REGISTRY_FIELDS, str)
 )  # fmt: skip
@@ -67,7 +73,7 @@ def parse_sink_options(options: Mapping[str, object]) -> tuple[ProducerConfig, S
 def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, RegistryOptions]:
     options = _TABLES.redacted(options)
     _TABLES.refuse_none(options)
-    values = _TABLES.values(_TABLES.with_profile(options, profile), _explain)
+    values = _TABLES.values(_TABLES.with_profile(options, _profile), _explain)
     kafka, sink = values[ProducerConfig], SinkOptions(**values[SinkOptions])
     if kafka.get("transactional_id") == "":
         raise ConfigError(
@@ -77,6 +83,15 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, 
     if kafka.get("enable_idempotence") and (blockers := idempotence_blockers(config)):
         raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(blockers)}. Drop one of them")
     return config, sink, _registry(sink, values[RegistryOptions])
+
+
+def _profile(name: str) -> dict[str, str]:
+    """Return the options of a profile for writes; a file may have options of reads too, which are left out."""
+    found = profile(name)
+    left_out = [option for option in found if bare_name(option.lower()) in _OF_READS]
+    if left_out:
+        logger.info("the profile %s has options of reads, which are left out: %s", name, ", ".join(left_out))
+    return {option: value for option, value in found.items() if option not in left_out}
 
 
 def _explain(raw: str) -> str | None:
@@ -122,7 +137,7 @@ def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
 def is_set(options: Mapping[str, object], name: str) -> bool:
     """Return whether an option of the producer (`buffer.memory`) is given under any of its names, or by the profile."""
     options = _TABLES.redacted(options)
-    return data_source_name(name) in {_TABLES.option(given) for given in _TABLES.with_profile(options, profile)}
+    return data_source_name(name) in {_TABLES.option(given) for given in _TABLES.with_profile(options, _profile)}
 
 
 def _with_dependent_defaults(kafka: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config.option import INT32_MAX, INT64_MAX
+from spark_producer.config.topic_names import check_topic
 from spark_producer.errors import ConfigError
 
 _MAX_SHOWN = 80
@@ -30,6 +31,7 @@ def partitions_of(option: str, text: str) -> tuple[TopicPartition, ...]:
     found: dict[TopicPartition, None] = {}
     try:
         for topic, numbers in _topics(text).items():
+            check_topic(option, topic)
             if not isinstance(numbers, list):
                 raise _Bad(f"topic {topic!r} has no list of partitions, but {_shown(numbers)}")
             if not numbers:
@@ -53,6 +55,7 @@ def numbers_of(option: str, text: str, low: int, example: str) -> dict[TopicPart
     found: dict[TopicPartition, int] = {}
     try:
         for topic, numbers in _topics(text).items():
+            check_topic(option, topic)
             if not isinstance(numbers, dict):
                 raise _Bad(f"topic {topic!r} has no object with its partitions, but {_shown(numbers)}")
             if not numbers:

@@ -32,6 +32,8 @@ class Profile(NamedTuple):
 
     doc: str
     settings: tuple[Setting, ...]
+    for_reads: bool = False
+    """Whether reads take it too, without its options of writes."""
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -95,6 +97,7 @@ PROFILES: Mapping[str, Profile] = {
             Setting("connections.max.idle.ms", "180000", "connections that are idle for 240 s are dropped silently"),
             Setting("metadata.max.age.ms", "180000", "refreshes keep a connection from being dropped as idle"),
         ),
+        for_reads=True,
     ),
 }
 
@@ -114,6 +117,22 @@ def profile(name: str) -> dict[str, str]:
             f"unknown profile {name!r}. Name one of {', '.join(PROFILES)}, or the path of a file that ends in {SUFFIX}"
         )
     return {setting.option: setting.value for setting in found.settings}
+
+
+def profile_for_reads(name: str) -> dict[str, str]:
+    """Return the options of a profile that reads take: a file, or one with options of connections. Options of writes are in it.
+
+    Raises:
+        ConfigError: as `profile`; or the profile is about writes.
+    """
+    named = PROFILES.get(name.lower())
+    if named is not None and not named.for_reads:
+        others = [each for each, found in PROFILES.items() if found.for_reads]
+        raise ConfigError(
+            f"the profile {name.lower()!r} is for writes. Leave it out of the read, or name {', '.join(others)} or the path of a "
+            f"file that ends in {SUFFIX}"
+        )
+    return profile(name)
 
 
 def _read(name: str) -> dict[str, str]:
@@ -154,7 +173,7 @@ def _entries(name: str) -> dict[str, str] | str:
 
 def render_properties(name: str) -> str:
     """Return a profile as the text of a file of conf/, which Kafka's own tools can read too."""
-    doc, settings = PROFILES[name]
+    doc, settings, _ = PROFILES[name]
     lines = [f"# {line}" for line in textwrap.wrap(doc.replace("`", ""), 110)]
     lines += [f'# .option("profile", "{name}"), or a copy of this file: .option("profile", "my.properties")']
     for option, value, why in settings:
@@ -165,7 +184,7 @@ def render_properties(name: str) -> str:
 def render_markdown() -> str:
     """Return the profiles and their options as Markdown, for docs/options.md."""
     lines = ["| profile | purpose | options |", "|---|---|---|"]
-    for name, (doc, settings) in PROFILES.items():
+    for name, (doc, settings, _) in PROFILES.items():
         values = ", ".join(f"`{option}={value}`" for option, value, _ in settings)
         lines.append(f"| `{name}` | {doc} | {values} |")
     return "\n".join(lines) + "\n"

@@ -60,6 +60,12 @@ class RegistryOptions:
 
 
 REGISTRY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(RegistryOptions)}
+READ_REGISTRY_FIELDS = {
+    name: field
+    for name, field in REGISTRY_FIELDS.items()
+    if name.startswith(("schema.registry.", "basic.auth.", "bearer.auth."))
+}
+"""The options of a registry that reads take too: those of connections to it. The others are about schemas of writes."""
 
 
 class ColumnOptions(NamedTuple):
@@ -120,7 +126,10 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
             "keySchema, or use.latest.version=true, or leave the option out"
         )
     if any(column.needs_registry for column in both):
-        _check_connection(registry)
+        check_connection(
+            registry,
+            ", or, to write without one, the schema and its id: valueSchema and valueSchemaId, or keySchema and keySchemaId",
+        )
 
 
 def _check_column(column: ColumnOptions, registry: RegistryOptions) -> None:
@@ -147,11 +156,15 @@ def _check_column(column: ColumnOptions, registry: RegistryOptions) -> None:
         )
 
 
-def _check_connection(registry: RegistryOptions) -> None:
+def check_connection(registry: RegistryOptions, without: str = "") -> None:
+    """Check the options of connections to the registry; `without` says what to do without one, for the message.
+
+    Raises:
+        ConfigError: there is no address or a bad one, or two options contradict each other.
+    """
     if not registry.schema_registry_url:
         raise ConfigError(
-            'Avro needs a Schema Registry. Set .option("schema.registry.url", "http://host:8081"), or, to write without one, the '
-            "schema and its id: valueSchema and valueSchemaId, or keySchema and keySchemaId"
+            f'Avro needs a Schema Registry. Set .option("schema.registry.url", "http://host:8081"){without}'
         )
     for url in registry.schema_registry_url.split(","):
         parts = _split(url.strip())

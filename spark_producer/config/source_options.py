@@ -23,7 +23,7 @@ class SourceOptions:
     subscribe: str | None = option(None, "The topics to read, separated by commas.")
     subscribe_pattern: str | None = option(
         None,
-        "A regular expression for whole names of topics, in the syntax that Java and Python share: `orders-.*`.",
+        "A regular expression: all topics in whose names it is found, `^orders-.*$` for whole names.",
     )
     assign: str | None = option(None, 'The topic-partitions to read, as JSON: `{"orders":[0,1]}`.')
     starting_offsets: str | None = option(
@@ -108,7 +108,7 @@ class SourceOptions:
     key_reader_schema: str | None = option(None, "The same for keys.")
     mode: str = option(
         "FAILFAST",
-        "What a record is that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's `from_avro`.",
+        "A record that cannot be decoded is an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's `from_avro`.",
         choices=("FAILFAST", "PERMISSIVE"),
     )
 

@@ -8,24 +8,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.config.connection_table import data_source_name
-from spark_producer.config.consumer_options import CONSUMER_FIELDS, CONSUMER_NAMES, ConsumerConfig
+from spark_producer.config.consumer_options import CONSUMER_FIELDS, ConsumerConfig
 from spark_producer.config.option_tables import OptionTables
-from spark_producer.config.profiles import profile
-from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions
-from spark_producer.config.source_options import SOURCE_FIELDS, SOURCE_NAMES, SourceOptions
-from spark_producer.config.subscription import subscription
-from spark_producer.config.unsupported import explain_option
+from spark_producer.config.profiles import profile_for_reads
+from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, RegistryOptions
+from spark_producer.config.source_options import SOURCE_FIELDS, SourceOptions
+from spark_producer.config.source_rules import check_source
+from spark_producer.config.unsupported_reads import explain_read_option, is_for_writes
+
+logger = escaping_logger(__name__)
 
 _TABLES = OptionTables(
     (ConsumerConfig, CONSUMER_FIELDS, data_source_name),
     (SourceOptions, SOURCE_FIELDS, str),
-    (RegistryOptions, REGISTRY_FIELDS, str),
+    (RegistryOptions, READ_REGISTRY_FIELDS, str),
 )
 
 
 def parse_source_options(options: Mapping[str, object]) -> tuple[ConsumerConfig, SourceOptions, RegistryOptions]:
     """Parse the options of a read as Spark hands them over (any letter case, text values), and check them.
+
+    `source_rules` has further checks for a batch and for a stream.
 
     Raises:
         ConfigError: a name is unknown (the message has the nearest known one) or has no place in a read, a value is bad, options
@@ -33,21 +38,30 @@ def parse_source_options(options: Mapping[str, object]) -> tuple[ConsumerConfig,
     """
     options = _TABLES.redacted(options)
     _TABLES.refuse_none(options)
-    values = _TABLES.values(_TABLES.with_profile(options, profile), _explain)
+    values = _TABLES.values(_TABLES.with_profile(options, _profile), explain_read_option)
     config = ConsumerConfig(**_with_dependent_defaults(values[ConsumerConfig]))
-    source = SourceOptions(**values[SourceOptions])
-    subscription(source)
-    return config, source, RegistryOptions(**values[RegistryOptions])
+    source, registry = SourceOptions(**values[SourceOptions]), RegistryOptions(**values[RegistryOptions])
+    check_source(config, source, registry, {_TABLES.option(name) for name in options})
+    return config, source, registry
 
 
-def _explain(raw: str) -> str:
-    return explain_option(raw, CONSUMER_NAMES, SOURCE_NAMES)
+def _profile(name: str) -> dict[str, str]:
+    """Return the options of a profile for reads; a file may have options of writes too, which are left out."""
+    found = profile_for_reads(name)
+    left_out = [option for option in found if is_for_writes(data_source_name(option).lower())]
+    if left_out:
+        logger.info("the profile %s has options of writes, which are left out: %s", name, ", ".join(left_out))
+    return {option: value for option, value in found.items() if option not in left_out}
 
 
 def _with_dependent_defaults(given: dict[str, Any]) -> dict[str, Any]:
     """Return the given options with defaults that depend on them, so that no default contradicts them."""
     chosen: dict[str, Any] = {field.name: field.default for field in CONSUMER_FIELDS.values()} | given
-    follows = {"default_api_timeout_ms": max(chosen["default_api_timeout_ms"], chosen["request_timeout_ms"])}
+    follows = {
+        "default_api_timeout_ms": max(chosen["default_api_timeout_ms"], chosen["request_timeout_ms"]),
+        "fetch_max_bytes": max(chosen["fetch_max_bytes"], chosen["fetch_min_bytes"]),
+        "fetch_max_wait_ms": min(chosen["fetch_max_wait_ms"], chosen["request_timeout_ms"] - 1),
+    }
     if "reconnect_backoff_ms" in given:
         follows["reconnect_backoff_max_ms"] = given["reconnect_backoff_ms"]
     return follows | given

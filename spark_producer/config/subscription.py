@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config.partition_json import partitions_of
+from spark_producer.config.topic_names import check_topic
 from spark_producer.config.topic_pattern import check_pattern
 from spark_producer.errors import ConfigError
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from spark_producer.config.source_options import SourceOptions
 
 _CHOICES = "one of subscribe, subscribePattern and assign"
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""The names that topics can have (Kafka's Topic.validate), without `.` and `..`."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,16 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """All topics in whose names a regular expression is found, as Spark's source means it (`findFirstIn`)."""
+    """All topics whose names contain a match of a regular expression, as in Spark since 3.4.
+
+    Spark 4 looks for the pattern anywhere in the name (SubscribePatternStrategy.assignedTopicPartitions); Kafka's own consumer
+    compares the whole name.
+    """
 
     regex: str
 
     def matches(self, topic: str) -> bool:
-        """Return whether a part of a topic's name matches."""
+        """Return whether the name of a topic contains a match."""
         return re.search(self.regex, topic) is not None
 
 
@@ -81,18 +84,3 @@ def _subscribe(text: str) -> Subscribe:
 def _pattern(text: str) -> SubscribePattern:
     check_pattern("subscribePattern", text.strip())
     return SubscribePattern(text.strip())
-
-
-def check_topic(option: str, topic: str) -> None:
-    """Refuse what cannot be the name of a topic.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    if _TOPIC_NAME.fullmatch(topic) and topic not in (".", ".."):
-        return
-    pattern = " For a pattern of names set subscribePattern." if option == "subscribe" and "*" in topic else ""
-    raise ConfigError(
-        f"{option} names {topic!r}, which is not a topic name: a name has 1 to 249 letters, digits, '.', '_' and '-'.{pattern} "
-        "Correct it"
-    )

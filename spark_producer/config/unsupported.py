@@ -8,10 +8,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
+from spark_producer.config.source_options import SOURCE_FIELDS
+
 KAFKA_PREFIX = "kafka."
 """The prefix of Kafka's names among the options of the Spark sink."""
 
 KERBEROS = "Kerberos needs a C library and a ticket on every executor; use SCRAM, OAUTHBEARER or Spark's own Kafka sink"
+_CONSUMERS = "it belongs to consumers"
 _JAVA = "Java classes cannot run here"
 _CAST = "keys and values are string or binary columns; cast the column instead"
 _JAVA_TLS = "Java's TLS does not run here, and OpenSSL's has no such option"
@@ -19,17 +22,9 @@ _JAVA_TOKENS = "Java classes cannot run here; give a token endpoint or `oauthTok
 _ENGINES = "OpenSSL is configured for Python as a whole"
 _CHECKS = "brokers validate tokens; a client only sends them"
 
-UNSUPPORTED: Mapping[str, str] = {
-    "key.serializer": _CAST,
-    "value.serializer": _CAST,
-    "interceptor.classes": "Java classes cannot run here; change the DataFrame before the write",
-    "metric.reporters": "Java classes cannot run here; metrics are in the commit log line",
-    "auto.include.jmx.reporter": "Java classes cannot run here; metrics are in the commit log line",
+SECURITY_UNSUPPORTED: dict[str, str] = {
     "config.providers": "Java classes cannot run here; resolve secrets and variables where options are set",
     "security.providers": _JAVA,
-    "group.id": "it belongs to consumers",
-    "auto.offset.reset": "it belongs to consumers",
-    "isolation.level": "it belongs to consumers, which set `read_committed` (docs/exactly_once.md)",
     "sasl.login.class": _JAVA,
     "ssl.engine.factory.class": _JAVA,
     "ssl.provider": _JAVA_TLS,
@@ -54,10 +49,29 @@ UNSUPPORTED: Mapping[str, str] = {
     "sasl.oauthbearer.sub.claim.name": _CHECKS,
     "sasl.oauthbearer.clock.skew.seconds": _CHECKS,
     "enable.metrics.push": "client telemetry is not supported",
-    "bootstrap.resolve.timeout.ms": "`kafka.max.block.ms` bounds the wait",
-    "buffer.memory.allocation.strategy": "each batch has one buffer, smaller with many partitions",
     "metadata.cluster.check.enable": "the cluster id of brokers is not checked",
 }
+"""The reason for names that neither writes nor reads take: those of security, of Java classes, and of what clients do alike."""
+
+UNSUPPORTED: Mapping[str, str] = {
+    "key.serializer": _CAST,
+    "value.serializer": _CAST,
+    "interceptor.classes": "Java classes cannot run here; change the DataFrame before the write",
+    "metric.reporters": "Java classes cannot run here; metrics are in the commit log line",
+    "auto.include.jmx.reporter": "Java classes cannot run here; metrics are in the commit log line",
+    "group.id": _CONSUMERS,
+    "auto.offset.reset": _CONSUMERS,
+    "isolation.level": "it belongs to consumers, which set `read_committed` (docs/exactly_once.md)",
+    "fetch.min.bytes": _CONSUMERS,
+    "fetch.max.bytes": _CONSUMERS,
+    "fetch.max.wait.ms": _CONSUMERS,
+    "max.partition.fetch.bytes": _CONSUMERS,
+    "check.crcs": _CONSUMERS,
+    "default.api.timeout.ms": _CONSUMERS,
+    "bootstrap.resolve.timeout.ms": "`kafka.max.block.ms` bounds the wait",
+    "buffer.memory.allocation.strategy": "each batch has one buffer, smaller with many partitions",
+} | SECURITY_UNSUPPORTED
+"""The reason for names that writes do not take."""
 
 _ASYNCHRONOUS = (
     "with it Spark saves its progress only from time to time, and a restart repeats several micro-batches; leave it out"
@@ -75,28 +89,12 @@ _FAMILIES: Mapping[str, str] = {
 
 
 SOURCE_OPTIONS = (
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingTimestamp",
-    "endingOffsetsByTimestamp",
-    "failOnDataLoss",
+    *(name for name in SOURCE_FIELDS if name not in ("profile", "includeHeaders", "valueFormat", "keyFormat")),
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "groupIdPrefix",
 )
-"""Options of Spark's Kafka source, which users copy with those of the sink."""
+"""Options of reads alone, and of Spark's Kafka source, which users copy with those of the sink."""
 
 CHECKPOINT_OPTIONS = ("asyncProgressTrackingEnabled", "asyncProgressTrackingCheckpointIntervalMs")
 """Options of a streaming query that weaken its checkpoint, which a sink cannot notice otherwise."""
@@ -132,7 +130,7 @@ _FILE_OPTIONS = {
 }
 """Options that name a file system, and the alternative."""
 
-_READING = "it is an option of Spark's Kafka source; reading is not supported"
+_READING = "it is for reads; leave it out of writes"
 _SOURCE_NAMES = frozenset(name.lower() for name in SOURCE_OPTIONS)
 _CHECKPOINT_NAMES = frozenset(name.lower() for name in CHECKPOINT_OPTIONS)
 _WITH_CAPITALS = {
@@ -144,7 +142,12 @@ def unsupported_reason(name: str) -> str | None:
     """Return why an option, in lower case and without the prefix `kafka.`, is not supported; None if the name is unknown."""
     found = UNSUPPORTED.get(name) or (_READING if name in _SOURCE_NAMES else None)
     found = found or (_ASYNCHRONOUS if name in _CHECKPOINT_NAMES else None)
-    return found or next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
+    return found or family_reason(name)
+
+
+def family_reason(name: str) -> str | None:
+    """Return why all names with the beginning of this one, in lower case and without the prefix, are not supported; else None."""
+    return next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 
 def explain_option(raw: str, producer: Mapping[str, str], sink: Mapping[str, str]) -> str:
@@ -154,7 +157,7 @@ def explain_option(raw: str, producer: Mapping[str, str], sink: Mapping[str, str
     """
     name = raw.lower()
     raw = _WITH_CAPITALS.get(raw, raw)  # Spark hands over all names in lower case
-    bare = _bare(name)
+    bare = bare_name(name)
     reason = unsupported_reason(bare)
     if reason and bare not in producer:
         return f"option {raw!r} is not supported: {reason}"
@@ -168,17 +171,17 @@ def explain_option(raw: str, producer: Mapping[str, str], sink: Mapping[str, str
         return f"unknown option {raw!r}: it is {whose}. Did you mean {ours!r}?"
     if bare in LIBRDKAFKA:
         return f"unknown option {raw!r}: it is librdkafka's name. Did you mean '{KAFKA_PREFIX}{LIBRDKAFKA[bare]}'?"
-    known_names = {each: _with_prefix(current) for each, current in producer.items()}
+    known_names = {each: with_prefix(current) for each, current in producer.items()}
     right = known_names.get(bare, "")
     if not name.startswith(KAFKA_PREFIX) and right.startswith(KAFKA_PREFIX):
         return f"unknown option {raw!r}: options of the producer have the prefix `kafka.`. Did you mean {right!r}?"
     if right.startswith(KAFKA_PREFIX):
         return f"unknown option {raw!r}: the prefix `kafka.` is repeated. Write {right!r}"
     # Names are compared without the prefix, whose six characters would make any two of them similar.
-    return _unknown(raw, bare, known_names | dict(sink))
+    return nearest(raw, bare, known_names | dict(sink))
 
 
-def _with_prefix(name: str) -> str:
+def with_prefix(name: str) -> str:
     """Return the data source's name of a producer option: only Kafka's names have the prefix, and they are in lower case."""
     return KAFKA_PREFIX + name if name.islower() else name
 
@@ -189,7 +192,7 @@ def explain_producer_option(raw: str, producer: Mapping[str, str]) -> str:
     `producer` has the current name for each name in lower case that `Producer` takes.
     """
     name = raw.lower()
-    bare = _bare(name)
+    bare = bare_name(name)
     reason = unsupported_reason(bare)
     if reason and bare not in producer:
         return f"option {raw!r} is not supported: {reason}"
@@ -197,17 +200,18 @@ def explain_producer_option(raw: str, producer: Mapping[str, str]) -> str:
         return f"unknown option {raw!r}: it is librdkafka's name. Did you mean {LIBRDKAFKA[bare]!r}?"
     if name != bare and bare in producer:
         return f"unknown option {raw!r}: Producer takes names without the prefix `kafka.`. Write {producer[bare]!r}"
-    return _unknown(raw, bare, producer)
+    return nearest(raw, bare, producer)
 
 
-def _bare(name: str) -> str:
+def bare_name(name: str) -> str:
     """Return a name in lower case without the prefix, even if it is repeated."""
     while name.startswith(KAFKA_PREFIX):
         name = name.removeprefix(KAFKA_PREFIX)
     return name
 
 
-def _unknown(raw: str, name: str, by_lower: Mapping[str, str]) -> str:
+def nearest(raw: str, name: str, by_lower: Mapping[str, str]) -> str:
+    """Return the message about an unknown name, with the nearest known one: `by_lower` has the current name for each."""
     near = difflib.get_close_matches(name, by_lower, n=1, cutoff=0.7)
     hint = f" Did you mean {by_lower[near[0]]!r}?" if near else ""
     return f"unknown option {raw!r}.{hint} `pyproducer options` lists them all."

@@ -19,7 +19,7 @@ from docs.errors_page import ADVICE, EXAMPLES, classes, errors_page, row_message
 from docs.update import metrics_page, options_page
 from spark_producer import cli, config
 from spark_producer.cli.entry import main
-from spark_producer.config import profiles, unsupported
+from spark_producer.config import profiles, unsupported, unsupported_reads
 from spark_producer.datasource.write.driver.schema import COLUMNS
 from spark_producer.protocol import APIS
 from spark_producer.record.columns import COLUMN_NAMES
@@ -195,7 +195,8 @@ def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_option_names_in_pages_exist(page: Path) -> None:
     known = {config.data_source_name(name) for name in config.KAFKA_FIELDS}
-    known |= {unsupported.KAFKA_PREFIX + name for name in (*config.ALIASES, *unsupported.UNSUPPORTED)}
+    refused = (*unsupported.UNSUPPORTED, *unsupported_reads.UNSUPPORTED_READS)
+    known |= {unsupported.KAFKA_PREFIX + name for name in (*config.ALIASES, *config.CONSUMER_FIELDS, *refused)}
     if page.name == "CHANGELOG.md":
         known |= {config.data_source_name(name) for name in config.PRODUCER_NAMES}  # former names, too
     text = re.sub(r"Formerly `[^`]+`", "", page.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from spark_producer import Producer, __version__
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main, version_line
 from spark_producer.cli.topic_reader import TopicReader
-from spark_producer.config.docs_table import option_rows, render_markdown
+from spark_producer.config.docs_table import option_rows, read_rows, render_markdown, render_reads
 from spark_producer.errors import BrokersUnreachable
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import SinkSettings
@@ -414,15 +415,16 @@ def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["options"]) == 0
     *shown, _, pages = capsys.readouterr().out.splitlines()
     assert pages.startswith("The pages docs/… are in ")
-    assert [line for line in shown if not line.startswith(" ")] == [
-        f"{name}  ({default})" for name, default, _ in option_rows()
-    ]
+    heading = next(number for number, line in enumerate(shown) if line.startswith("Options of reads."))
+    for lines, rows in ((shown[: heading - 1], option_rows()), (shown[heading:], read_rows())):
+        names = [line for line in lines if re.fullmatch(r"\S+  \(.+\)", line)]
+        assert names == [f"{name}  ({default})" for name, default, _ in rows]
     assert max(map(len, shown)) <= 100
 
 
 def test_options_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["options", "--markdown"]) == 0
-    assert capsys.readouterr().out == render_markdown()
+    assert capsys.readouterr().out == f"{render_markdown()}\n{render_reads()}"
 
 
 @pytest.mark.slow
