@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.errors import RecordError, RegistryError, SchemaError
+from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import decode_avro
 from spark_producer.kernel.arrays import (
     ArrowArray,
@@ -24,7 +24,9 @@ from spark_producer.kernel.avro_program import REASONS, Failure, Program, Reason
 from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.schemas.plan import parse_schema
 from spark_producer.schemas.reader_types import ReaderType, TypeRules, reader_type
+from spark_producer.schemas.registry import UnknownSchema
 from spark_producer.schemas.resolution import program_of
+from spark_producer.schemas.texts import arrow_type_name
 from spark_producer.schemas.types import Schema
 from spark_producer.schemas.wire_format import ID_BYTES
 
@@ -74,14 +76,18 @@ class ColumnDecoder:
         """The Arrow type of the decoded column."""
         return self._reader.kind
 
-    def decode(self, column: BytesArray) -> DecodedColumn:
+    def decode(self, column: ArrowArray) -> DecodedColumn:
         """Return a binary column decoded. A null stays null.
 
         Raises:
-            RegistryError: the registry cannot be reached, or refuses.
+            SchemaError: the column is not binary. RegistryError: the registry cannot be reached, or refuses.
             RecordError: the decoded values have more than 2 GiB.
         """
-        frames = _frames(column)
+        if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+            raise SchemaError(
+                f"column '{self._reader.path}' is {arrow_type_name(column.type)}, but Avro in Confluent's wire format is binary"
+            )
+        frames = _frames(cast("BytesArray", column))
         ids = np.unique(frames.ids) if len(frames.ids) and (frames.ids != frames.ids[0]).any() else frames.ids[:1]
         parts, positions, bad = [], [], list(frames.bad)
         for schema_id in ids.tolist():
@@ -103,14 +109,12 @@ class ColumnDecoder:
             try:
                 writer = parse_schema(self._schema_of(schema_id), f"schema {schema_id}")
                 known = program_of(writer, self._reader, self._schema)
-            except (SchemaError, UnknownSchema) as error:
+            except UnknownSchema as error:  # it may be registered later
+                return str(error)
+            except SchemaError as error:
                 known = str(error)
             self._programs[schema_id] = known
         return known
-
-
-class UnknownSchema(RegistryError):
-    """The registry does not have the schema of an id, or has one that is not Avro."""
 
 
 class _Frames(NamedTuple):
