@@ -14,12 +14,16 @@ import pyarrow as pa
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import DecodedV2, Limits, V2Batch, decode_v2
 from spark_producer.kernel.arrays import ArrowArray, numbers, view_of
-from spark_producer.record.batch_v2 import BatchHeader, TimestampType
+from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader, TimestampType
 from spark_producer.record.decoded_columns import as_text, first_invalid_utf8, header_lists, int32_array, record_batch
 from spark_producer.record.record_cursor import read_deltas
 
 GROUP_BYTES = 1 << 20
-"""The bytes of records that are decoded together, and of a RecordBatch unless one record has more."""
+"""The bytes of batches that are decoded together, unless one batch has more. With 4 MiB, what a checksum has just read is out of
+the processor's cache: 165 instead of 131 ns a record at 1,000 B. Spark's time per row is the same from 0.2 to 6 MiB."""
+
+BYTES_AT_ONCE = 4 << 20
+"""The bytes of records of a RecordBatch, unless one record has more. A larger batch becomes several RecordBatches."""
 
 ROWS_AT_ONCE = 1 << 16
 """The maximum number of rows of a RecordBatch: its columns besides keys, values and headers take 2 MB."""
@@ -46,7 +50,7 @@ class BatchGroup:
 
     def add(self, header: BatchHeader, records: memoryview) -> None:
         """Add a batch; `records` are its decompressed bytes after the header."""
-        by_broker = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        by_broker = header.attributes & TIMESTAMP_TYPE_BIT
         self.batches.append(
             V2Batch(
                 records, header.records_count, header.base_offset, header.last_offset_delta, header.base_timestamp,
@@ -63,7 +67,7 @@ class BatchGroup:
         """
         batches = self.batches
         while batches:
-            decoded = decode_v2(batches, self._columns, Limits(ROWS_AT_ONCE, HEADERS_AT_ONCE, GROUP_BYTES))
+            decoded = decode_v2(batches, self._columns, Limits(ROWS_AT_ONCE, HEADERS_AT_ONCE, BYTES_AT_ONCE))
             rows, damage = _build(self._schema, batches, decoded)
             if rows.num_rows:
                 yield rows
@@ -153,7 +157,7 @@ def _why_wrong(batch: V2Batch, decoded: DecodedV2) -> str:
 
 def _not_text(batches: list[V2Batch], row: int) -> CorruptRecord:
     """Return the error of a row whose header keys cannot be repaired."""
-    offsets = decode_v2(batches, frozenset({"offset"}), Limits(row + 1, HEADERS_AT_ONCE, GROUP_BYTES)).offsets
+    offsets = decode_v2(batches, frozenset({"offset"}), Limits(row + 1, HEADERS_AT_ONCE, BYTES_AT_ONCE)).offsets
     assert offsets is not None
     reason = "a header key is not UTF-8, and the header keys are too long to be repaired"
     return _corrupt(int(numbers(offsets)[row]), reason)

@@ -361,6 +361,7 @@ def test_a_record_batch_has_no_more_bytes_than_are_decoded_at_once(
     big = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), len(bodies), attributes=codec)
     small = own_batch(bytes(Compressor(codec).compress(bodies[0])), attributes=codec)
     monkeypatch.setattr(batch_decoder, "GROUP_BYTES", 1000)  # else 1 MiB
+    monkeypatch.setattr(batch_decoder, "BYTES_AT_ONCE", 1000)  # else 4 MiB
     pieces = list(read_records(small * 3 + big))
     assert [[len(row.value or b"") for row in single_records(piece)] for piece in pieces] == [
         [0, 0, 0], [0, 700, 10], [400, 400, 1], [300], [5000], [20, 20],
