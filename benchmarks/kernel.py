@@ -151,7 +151,7 @@ def main(given: list[str]) -> None:
         f"bytes.", "",
         "| rows | | ns per record | GB/s | × a copy |", "|---|---|--:|--:|--:|", *lines, "",
         "## Reading", "", f"{reader.RECORDS:,} records in V2 batches of {reader.BATCH_BYTES:,} bytes into Arrow columns, "
-        "checksums verified (`python -m benchmarks.reader`).", "", *reader.table(), "",
+        "checksums verified; nanoseconds per record (`python -m benchmarks.reader`).", "", *reader.table(), "",
         "## Codecs", "", f"JSON records in one batch of {codecs.BATCH_BYTES:,} bytes; × compares with the library that the codec "
         "uses, on the same buffers. The last column is encoding, packing and sealing together (`python -m benchmarks.codecs`).",
         "", *codecs.table(codecs.BATCH_BYTES), "",
