@@ -159,6 +159,7 @@ def test_the_help_of_an_installed_wheel_says_where_the_pages_are(wheel: Wheel, t
     assert line == f"The pages docs/… are in {installed / 'share' / 'doc' / 'pyproducer'}."
 
 
+@pytest.mark.slow
 def test_the_zip_for_py_files_is_small_and_works_where_it_lies(tmp_path: Path) -> None:
     archive = tmp_path / "made" / "pyproducer.zip"
     assert run(

@@ -102,6 +102,7 @@ def interrupted_at(line: int, action: Callable[[], object]) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a socket without an owner yet
 @pytest.mark.parametrize("warm", [True, False], ids=["on an open connection", "while it connects"])
 def test_an_interrupt_at_any_line_leaves_a_client_that_works(warm: bool) -> None:

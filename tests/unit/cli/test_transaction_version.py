@@ -93,6 +93,7 @@ def ends(client: RawClient, isolation: int) -> list[int]:
     return [row.offset for row in answer.topics[0].partitions]
 
 
+@pytest.mark.slow
 def test_transactions_outlive_a_kill(broker: Process) -> None:
     client = broker.start()
     client.ask(CREATE_TOPICS, messages.CreateTopicsRequest((messages.CreatableTopic("t", PARTITIONS, 1),)))

@@ -315,6 +315,7 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 102
     assert mebibytes < 250
 
 
+@pytest.mark.slow
 @pytest.mark.covers("COM24")
 @pytest.mark.parametrize("taken", [0, 1])
 def test_a_file_that_is_not_read_to_its_end_is_closed(tmp_path: Path, taken: int) -> None:

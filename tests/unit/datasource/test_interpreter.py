@@ -42,6 +42,7 @@ def test_what_was_imported_is_frozen() -> None:
     assert measured("limit_malloc_trim")[1] == 0
 
 
+@pytest.mark.slow
 def test_the_first_task_freezes_nothing_and_the_second_one_everything() -> None:
     task = "gc_freeze_on_second_task"
     assert measured(task)[1] == 0

@@ -89,6 +89,7 @@ def test_what_was_written_is_read(
             decrypt_key(one, "store.jks", Secret(key_password + "x"))
 
 
+@pytest.mark.slow
 @pytest.mark.covers("SEC9")
 @given(passwords.filter(lambda text: text != "store-pw"))
 def test_only_one_password_fits(password: str) -> None:

@@ -140,6 +140,7 @@ def check(schedule: Run, *, once: bool, ordered: bool) -> None:
     assert made.fakes.pool.available == made.fakes.pool.total
 
 
+@pytest.mark.slow
 @pytest.mark.covers("SEC29")
 def test_rights_that_come_and_go_lose_and_double_nothing_else() -> None:
     """The brokers do not count a batch that they refuse for want of a right: later ones must not be taken for a gap's end."""

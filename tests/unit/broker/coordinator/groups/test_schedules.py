@@ -10,6 +10,7 @@ import itertools
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -190,5 +191,5 @@ class Schedules(RuleBasedStateMachine):
             assert all(each.syncing is None for each in group.members.values())
 
 
-TestSchedules = Schedules.TestCase
+TestSchedules = pytest.mark.slow(Schedules.TestCase)
 TestSchedules.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

@@ -95,6 +95,7 @@ def test_a_log_that_is_deleted_while_it_is_flushed_leaves_no_row(stage: EngineSt
     assert (stage.engine.ledgers[0].index.row_count, len(stage.read_all(1))) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_flush_does_not_wait_without_end_for_a_journal_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
     """It is a failure like others: it is retried, and reported after the last attempt. The batches are still there afterwards."""
     stage = EngineStage(sync=True, journal_timeout_s=0.0, flush_tries=2)

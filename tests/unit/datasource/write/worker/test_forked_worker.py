@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from spark_producer.broker import LocalBroker
 from tests.support.read_back import read_topic
 
 CALLS = ("send_batch", "send_table", "send", "flush", "metrics", "take_report", "partition_count")
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_refused_at_once_and_the_worker_makes_a_new_producer() -> None:
     with LocalBroker() as broker:
         broker.create_topic("t", 1)
