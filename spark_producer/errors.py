@@ -41,12 +41,7 @@ class RecordTooLarge(RecordError):
 
 
 class RegistryError(PyProducerError):
-    """The Schema Registry refused or failed a request: wrong login, or a missing or rejected schema.
-
-    `status` is that of its response, if it refused.
-    """
-
-    status: int | None = None
+    """The Schema Registry refused or failed a request: wrong login, or a missing or rejected schema."""
 
 
 class SchemaIncompatible(RegistryError):

@@ -155,15 +155,17 @@ class BlockingClient:
         node: int | None = ANY,
         *,
         allow_auto_topic_creation: bool = False,
+        with_rights: bool = False,
     ) -> MetadataResponse:
         """Return the cluster's brokers, and `topics` (None: all of them), as `node` or any broker knows them.
 
-        A topic that fails carries its error code. Without a `node` the request is repeated, as by `request_any`.
+        A topic that fails carries its error code; `with_rights` each has those of the user (`topic_authorized_operations`).
+        Without a `node` the request is repeated, as by `request_any`.
 
         Raises: as `request`.
         """
         wanted = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
-        body = MetadataRequest(wanted, allow_auto_topic_creation)
+        body = MetadataRequest(wanted, allow_auto_topic_creation, include_topic_authorized_operations=with_rights)
         if node is not ANY:
             return self._learned(only_response(self.request_all([NodeRequest(node, METADATA, body)], deadline)))
         return self._learned(self.request_any(METADATA, body, deadline))

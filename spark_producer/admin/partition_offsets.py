@@ -19,9 +19,13 @@ from spark_producer.protocol.messages import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
 
 NO_OFFSET = -1
 """The offset in a response if no record is as late as the requested timestamp."""
+
+READ = 3
+"""The bit of the right to read a topic in its authorized operations (AclOperation)."""
 
 READ_ADVICE = {
     Code.TOPIC_AUTHORIZATION_FAILED: "grant READ on the topic to this user",
@@ -46,12 +50,12 @@ def find_topics(client: BlockingClient, topics: Sequence[str] | None) -> FoundTo
     Topics without leaders yet, as just after their creation, are waited for.
 
     Raises:
-        BrokerError: the user may not see one of `topics`, or the broker refuses for another reason.
+        BrokerError: the user may not see or read one of `topics`, or the broker refuses for another reason.
         MetadataTimeout: a topic has no leaders within the client's timeout. And as `BlockingClient.metadata`.
     """
     found = FoundTopics({}, {})
-    wanted, missing = topics, list[str]()
-    for row in _topic_rows(client, client.metadata(wanted)):
+    missing = list[str]()
+    for row in _topic_rows(client, client.metadata(topics, with_rights=topics is not None)):
         if row.is_internal and topics is None:
             continue
         name = row.name or ""
@@ -60,6 +64,8 @@ def find_topics(client: BlockingClient, topics: Sequence[str] | None) -> FoundTo
             continue
         if topics is None and row.error_code:  # it is being deleted or made, and was not asked for by name
             continue
+        if topics is not None:
+            _check_right(client, row)
         leaders = _leaders_of(client, row)
         found.leaders.update((TopicPartition(name, each), leader) for each, leader in enumerate(leaders))
         found.topic_ids[name] = row.topic_id
@@ -70,6 +76,13 @@ def _topic_rows(client: BlockingClient, response: MetadataResponse) -> Iterator[
     if response.error_code:
         raise read_error(client, response.error_code, "the list of topics")
     yield from response.topics
+
+
+def _check_right(client: BlockingClient, row: MetadataResponseTopic) -> None:
+    """Raise an error if the brokers report that the user may not read a topic: else each task would fail (KIP-430)."""
+    granted = row.topic_authorized_operations
+    if not row.error_code and granted != OPERATIONS_UNKNOWN and not granted >> READ & 1:
+        raise read_error(client, Code.TOPIC_AUTHORIZATION_FAILED, f"topic {row.name!r}")
 
 
 def _leaders_of(client: BlockingClient, row: MetadataResponseTopic) -> tuple[int, ...]:

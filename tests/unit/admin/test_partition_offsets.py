@@ -25,6 +25,7 @@ from spark_producer.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
 
 NOT_LEADER, NOT_AUTHORIZED, UNKNOWN = 6, 29, 3
 
@@ -86,6 +87,7 @@ class _Cluster:
         self.retry_backoff = Backoff(0.1, 1.0)
         self.user = "user 'app'"
         self.is_known = True
+        self.rights = OPERATIONS_UNKNOWN
 
     def clock(self) -> float:
         return self.now
@@ -96,13 +98,13 @@ class _Cluster:
     def pause(self, seconds: float) -> None:
         self.now += seconds
 
-    def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+    def metadata(self, topics: Sequence[str], *, with_rights: bool) -> MetadataResponse:
         self.leaders[1] = 3
         rows = tuple(
             MetadataResponsePartition(partition_index=each, leader_id=leader) for each, leader in self.leaders.items()
         )
-        row = MetadataResponseTopic(name="t", partitions=rows) if self.is_known else MetadataResponseTopic(UNKNOWN, "t")
-        return MetadataResponse(topics=(row,))
+        row = MetadataResponseTopic(name="t", partitions=rows, topic_authorized_operations=self.rights)
+        return MetadataResponse(topics=(row if self.is_known else MetadataResponseTopic(UNKNOWN, "t"),))
 
     def request_all(self, requests: Sequence[NodeRequest], deadline: float) -> list[Any]:
         return [self._answer(each) for each in requests]
@@ -145,6 +147,14 @@ def test_a_missing_right_names_the_one_of_readers() -> None:
         BrokerError, match=r"topic 't', partition 1; the broker knows us as user 'app'.*grant READ on the topic"
     ):
         listed(_Cluster(NOT_AUTHORIZED))
+    cluster = _Cluster()
+    for rights, may_read in ((OPERATIONS_UNKNOWN, True), (1 << 3 | 1 << 8, True), (1 << 8, False)):
+        cluster.rights = rights
+        if may_read:
+            assert len(find_topics(cast(BlockingClient, cluster), ["t"]).leaders) == 2
+            continue
+        with pytest.raises(BrokerError, match=r"topic 't'; the broker knows us as user 'app'.*grant READ on the topic"):
+            find_topics(cast(BlockingClient, cluster), ["t"])
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_the_look_up() -> None:
