@@ -370,9 +370,9 @@ def test_plans_show_no_password(
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(120)
     query.explain(extended=True)
-    reported = capsys.readouterr().out
-    assert "named_struct" in reported or "struct" in reported
-    for text in (*plans(spark)[known:], reported, str(query.lastProgress)):
+    told = capsys.readouterr().out
+    assert "named_struct" in told or "struct" in told
+    for text in (*plans(spark)[known:], told, str(query.lastProgress)):
         assert "k4n4rie" not in text
 
 

@@ -5,32 +5,236 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_producer import Producer
 from tests.conftest import Broker
-from tests.spark.frames import FORMAT
+from tests.kafka.foreign import write_with_kafka_python
+from tests.spark.frames import FORMAT, session_settings, told_in_short
+from tests.spark.read_sources import SPARKS, add_sparks_source, batch, partitions_in, partitions_of
+from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
 
+HEADERS = {"includeHeaders": "true"}
+PUSH = "spark.sql.python.filterPushdown.enabled"
+FIRST_TIME = 1_700_000_000_000
 
-def read(spark: SparkSession, broker: Broker, topic: str, options: Mapping[str, object] | None = None) -> DataFrame:
-    """A batch of our source."""
-    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic, **(options or {})}
-    return spark.read.format(FORMAT).options(**{name: str(value) for name, value in given.items()}).load()
+
+@pytest.fixture(scope="module", autouse=True)
+def _sparks_source(spark: SparkSession) -> None:
+    add_sparks_source(spark)
+
+
+def write_every_kind(broker: Broker, topic: str, codec: str) -> None:
+    """Keys and values that are null, empty or not UTF-8, headers that repeat, batches of one record and of many."""
+    options = {"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "batch.size": 20_000}
+    with Producer(options) as producer:
+        for number in range(3000):
+            producer.send(
+                topic,
+                value=None if number % 7 == 0 else b"\xff\x00%d" % number * (number % 50),
+                key=None if number % 5 == 0 else b"" if number % 11 == 0 else b"key-%d" % (number % 100),
+                headers=[("h", b"%d" % number), ("h", None), ("ü", b"\xff")][: number % 4],
+                partition=number % 3,
+                timestamp_ms=FIRST_TIME + number,
+            )
+            if number in (0, 1, 500):
+                producer.flush()
+        producer.flush()
+
+
+def assert_read_three_ways(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    options: Mapping[str, str] | None = None,
+    isolation: str = "read_uncommitted",
+) -> int:
+    """Compare rows and their order in each partition, and return how many there are."""
+    given = {**HEADERS, "kafka.isolation.level": isolation, **(options or {})}
+    ours, sparks = (batch(spark, broker, topic, given, source=source) for source in (FORMAT, SPARKS))
+    assert ours.schema == sparks.schema
+    found = partitions_of(ours)
+    assert found == partitions_of(sparks)
+    rows = read_topic(broker.bootstrap_servers, topic, client="confluent", isolation=isolation)  # type: ignore[arg-type]
+    assert found == partitions_in(rows)
+    assert type_counts(ours) == type_counts(sparks)
+    return len(rows)
+
+
+def type_counts(frame: DataFrame) -> list[tuple[int, int, int]]:
+    """Rows by what librdkafka does not give: the type of the timestamp, and whether headers are null or empty."""
+    counted = frame.groupBy("timestampType", F.coalesce(F.size("headers"), F.lit(-1)).alias("headers")).count()
+    return sorted((row.timestampType, row.headers, row["count"]) for row in counted.collect())
+
+
+@pytest.mark.covers("RD1", "RD15")
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_our_producer_wrote(spark: SparkSession, broker: Broker, topic: str, codec: str) -> None:
+    broker.create_topic(topic, 3)
+    write_every_kind(broker, topic, codec)
+    assert assert_read_three_ways(spark, broker, topic) == 3000
 
 
 @pytest.mark.covers("RD1")
-def test_what_a_producer_wrote_is_read(spark: SparkSession, embedded_broker: Broker, topic: str) -> None:
-    embedded_broker.create_topic(topic, 3)
-    with Producer({"bootstrap.servers": embedded_broker.bootstrap_servers}) as producer:
-        for number in range(1000):
-            headers = [("h", b"1"), ("h", None)] if number % 3 else []
-            producer.send(topic, b"v%d" % number, key=b"k%d" % (number % 10), headers=headers)
+def test_what_another_client_wrote(spark: SparkSession, broker: Broker, topic: str) -> None:
+    broker.create_topic(topic, 3)
+    write_with_kafka_python(broker.bootstrap_servers, topic, 500, 3)
+    assert assert_read_three_ways(spark, broker, topic) == 500
+
+
+@pytest.mark.covers("RD5", "RD6")
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_transactions(spark: SparkSession, broker: Broker, topic: str, isolation: str) -> None:
+    """Committed, aborted and open ones; the range of partition 1 ends in a marker, and that of partition 2 has nothing else."""
+    broker.create_topic(topic, 4)
+    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic}
+    with Producer(options) as producer, Producer(options | {"transactional.id": f"{topic}-2"}) as other:
+        producer.init_transactions()
+        other.init_transactions()
+        for turn, commits in enumerate([True, False, True, False]):
+            producer.begin_transaction()
+            for number in range(100):
+                producer.send(topic, b"%d-%d" % (turn, number), partition=number % 2)
+            if not commits:
+                producer.send(topic, b"aborted", partition=2)
+                producer.flush()
+            producer.commit_transaction() if commits else producer.abort_transaction()
+        other.begin_transaction()
+        other.send(topic, b"open", partition=3)
+        other.flush()
+        read = assert_read_three_ways(spark, broker, topic, isolation=isolation)
+        other.abort_transaction()
+    assert read == {"read_uncommitted": 403, "read_committed": 200}[isolation]
+
+
+@pytest.mark.covers("RD3")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"startingOffsets": "earliest", "endingOffsets": "latest"},
+        {"startingOffsets": '{"TOPIC":{"0":5,"1":-2,"2":30}}', "endingOffsets": '{"TOPIC":{"0":40,"1":-1,"2":30}}'},
+        {"assign": '{"TOPIC":[2,0]}'},
+        {"subscribePattern": "TOPI[A-Z]"},
+        {"subscribePattern": "^OPIC"},
+        {"startingTimestamp": FIRST_TIME + 101},
+        {"startingTimestamp": FIRST_TIME, "endingTimestamp": FIRST_TIME + 101, "startingOffsets": "earliest"},
+        {"startingTimestamp": FIRST_TIME + 297, "startingOffsetsByTimestampStrategy": "error"},
+        {"startingTimestamp": FIRST_TIME + 298, "startingOffsetsByTimestampStrategy": "latest"},
+        {"startingTimestamp": FIRST_TIME + 1000, "startingOffsetsByTimestampStrategy": "latest"},
+        {"startingOffsetsByTimestamp": '{"TOPIC":{"0":1700000000020,"1":1700000000200,"2":0}}'},
+        {"endingOffsetsByTimestamp": '{"TOPIC":{"0":1700000000020,"1":1900000000200,"2":0}}'},
+        {"minPartitions": 7},
+        # Spark's source does not see that there are more between `earliest` and `latest`, and divides nothing then
+        {
+            "maxRecordsPerPartition": 30,
+            "startingOffsets": '{"TOPIC":{"0":0,"1":0,"2":0}}',
+            "endingOffsets": '{"TOPIC":{"0":100,"1":100,"2":100}}',
+        },
+        {"minPartitions": 20, "maxRecordsPerPartition": 40},
+    ],
+    ids=str,
+)
+def test_options_mean_the_same_as_in_sparks_source(
+    spark: SparkSession, broker: Broker, topic: str, options: dict[str, object]
+) -> None:
+    broker.create_topic(topic, 3)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for number in range(300):
+            producer.send(topic, b"%d" % number, partition=number % 3, timestamp_ms=FIRST_TIME + number)
         producer.flush()
-    found = read(spark, embedded_broker, topic, {"includeHeaders": "true"}).orderBy("partition", "offset").collect()
-    wanted = read_topic(embedded_broker.bootstrap_servers, topic)
-    assert [(row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in found] == [
-        (row.partition, row.offset, row.key, row.value)
-        for row in sorted(wanted, key=lambda row: (row.partition, row.offset))
-    ]
-    assert {row.headers is None for row in found} == {True, False}
+    pattern = f"{topic[:-1]}[0-9a-f]"
+    given = {name: str(value).replace("TOPI[A-Z]", pattern).replace("TOPIC", topic) for name, value in options.items()}
+    ours, sparks = (batch(spark, broker, topic, HEADERS | given, source=source) for source in (FORMAT, SPARKS))
+    assert partitions_of(ours) == partitions_of(sparks)
+    if "minPartitions" in options or "maxRecordsPerPartition" in options:
+        assert ranges_of_tasks(ours) == ranges_of_tasks(sparks)
+
+
+def ranges_of_tasks(frame: DataFrame) -> list[tuple[int, int, int]]:
+    """The partition, first and last offset of each task."""
+    tasks = frame.groupBy(F.spark_partition_id(), "partition").agg(F.min("offset"), F.max("offset"))
+    return sorted((row[1], row[2], row[3]) for row in tasks.collect())
+
+
+@pytest.mark.covers("RD15")
+def test_timestamps_of_the_broker(spark: SparkSession, kafka_4: KafkaCluster, topic: str) -> None:
+    kafka_4.create_topic(topic, 3, config={"message.timestamp.type": "LogAppendTime"})
+    write_every_kind(kafka_4, topic, "lz4")
+    assert_read_three_ways(spark, kafka_4, topic)
+    frame = batch(spark, kafka_4, topic)
+    assert [row.timestampType for row in frame.select("timestampType").distinct().collect()] == [1]
+
+
+@pytest.mark.covers("RD17")
+def test_pushed_filters_change_no_row(spark: SparkSession, broker: Broker, topic: str) -> None:
+    broker.create_topic(topic, 3)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for number in range(300):
+            producer.send(
+                topic, b"%d" % number, partition=number % 3, timestamp_ms=FIRST_TIME + number * (-1) ** number
+            )
+        producer.flush()
+    moment = f"timestamp_millis({FIRST_TIME + 150})"
+    for condition, tasks in (
+        ("partition = 1", 1),
+        ("partition in (0, 2) and offset >= 10", 2),
+        ("partition <> 1 and offset between 5 and 7 and topic is not null", 2),
+        ("offset in (3, 50)", 3),
+        ("offset > 1000", 1),
+        (f"timestamp >= {moment}", 3),
+        (f"timestamp > {moment} and partition = 2 and value is not null", 1),
+        (f"timestamp < {moment} or partition = 0", 3),
+        ("topic = 'another'", 1),
+    ):
+        wanted = partitions_of(batch(spark, broker, topic, HEADERS).where(condition))
+        with session_settings(spark, {PUSH: "true"}):
+            frame = batch(spark, broker, topic, HEADERS).where(condition)
+            assert partitions_of(frame) == wanted, condition
+            assert frame.rdd.getNumPartitions() == tasks, condition
+
+
+@pytest.mark.covers("RD17")
+def test_a_schema_of_some_columns(spark: SparkSession, broker: Broker, topic: str) -> None:
+    broker.create_topic(topic, 3)
+    write_every_kind(broker, topic, "zstd")
+    whole = batch(spark, broker, topic, HEADERS)
+    for columns in ("value BINARY", "offset BIGINT, key BINARY, partition INT", "topic STRING", "timestamp TIMESTAMP"):
+        frame = batch(spark, broker, topic, schema=columns)
+        assert frame.columns == [each.split()[0] for each in columns.split(", ")]
+        assert sorted(map(repr, frame.collect())) == sorted(map(repr, whole.select(frame.columns).collect()))
+    with pytest.raises(AnalysisException) as raised:
+        batch(spark, broker, topic, schema="value STRING").collect()
+    assert "column 'value' of the schema has type string, but is read as binary" in told_in_short(str(raised.value))
+
+
+@pytest.mark.covers("RD2")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribe": "no-such-topic"}, "UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'no-such-topic'"),
+        (
+            {"startingOffsets": '{"TOPIC":{"0":-2}}'},
+            "startingOffsets lacks TOPIC-1, TOPIC-2. Name each topic-partition",
+        ),
+        ({"startingOffsets": "latest"}, "a batch that starts at the latest offset has no records"),
+        ({"subscribe": ""}, "subscribe"),
+    ],
+)
+def test_errors_on_the_driver_are_short(
+    spark: SparkSession, kafka_4: Broker, topic: str, options: dict[str, str], said: str
+) -> None:
+    kafka_4.create_topic(topic, 3)
+    given = {name: value.replace("TOPIC", topic) for name, value in options.items()}
+    with pytest.raises(AnalysisException) as raised:
+        batch(spark, kafka_4, topic, given).collect()
+    assert said.replace("TOPIC", topic) in told_in_short(str(raised.value))
+
+
+def test_a_topic_without_records_has_no_rows(spark: SparkSession, broker: Broker, topic: str) -> None:
+    broker.create_topic(topic, 3)
+    assert batch(spark, broker, topic).collect() == []
+    assert batch(spark, broker, topic).count() == 0

@@ -1,4 +1,4 @@
-"""The replay of dead letters in docs/dead_letters.md, as it stands there, with Spark's own Kafka source."""
+"""The replay of dead letters in docs/dead_letters.md, as it stands there, with nothing but the package."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import pytest
 from spark_producer.broker import LocalBroker
 from spark_producer.datasource.write.dead_letters.records import PREFIX
 from tests.spark.isolated import REPOSITORY, run_program
-from tests.support.jars import spark_sink_jars
 from tests.support.read_back import read_topic
 
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
 
-jars, bootstrap, page = sys.argv[1:]
-settings = {"spark.jars": jars, "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+bootstrap, page = sys.argv[1:]
+settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
 spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 
 def write(frame, topic, **options):
@@ -39,7 +38,7 @@ write(rows.where("id = 4 or id < 4"), "flights", deadLetterTopic="flights.dead")
 
 # A task that was tried again: each dead letter is there a second time.
 options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "flights.dead", "includeHeaders": "true"}
-letters = spark.read.format("kafka").options(**options).load()
+letters = spark.read.format("pyproducer").options(**options).load()
 assert letters.count() == 5
 write(letters.select("key", "value", "headers", "timestamp"), "flights.dead")
 
@@ -55,6 +54,7 @@ def replay_of_the_page() -> str:
     return str(found)
 
 
+@pytest.mark.covers("RD20")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_replay_of_the_page_writes_each_whole_row_once(tmp_path: Path) -> None:
@@ -64,8 +64,7 @@ def test_the_replay_of_the_page_writes_each_whole_row_once(tmp_path: Path) -> No
         broker.create_topic("flights", 1, {"max.message.bytes": "2000"})
         broker.create_topic("flights.dead", 1, {"max.message.bytes": "3000"})
         page = replay_of_the_page().replace("localhost:9092", broker.bootstrap_servers)
-        jars = ",".join(map(str, spark_sink_jars()))
-        run_program(PROGRAM, [jars, broker.bootstrap_servers, page], [REPOSITORY], tmp_path)
+        run_program(PROGRAM, [broker.bootstrap_servers, page], [REPOSITORY], tmp_path)
         dead = read_topic(broker.bootstrap_servers, "flights.dead", expected=10)
         assert sorted(row.key or b"" for row in dead) == [b"4"] * 4 + [b"5"] * 4 + [b"9"] * 2
         rows = read_topic(broker.bootstrap_servers, "flights", expected=14)
