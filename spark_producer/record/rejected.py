@@ -150,7 +150,7 @@ def errors_at(
 
 
 def _first_error_of_each_row(errors: Sequence[RowErrors]) -> Sequence[RowErrors]:
-    """Return the errors, each without the rows of earlier ones. The cost grows with the number of rows, not of pairs."""
+    """Return the errors, each without the rows of earlier errors. The cost is linear in the number of rows."""
     kept: list[RowErrors] = []
     seen = np.zeros(1 + max((int(error.rows.max(initial=-1)) for error in errors), default=-1), dtype=np.bool_)
     for error in errors:

@@ -18,7 +18,8 @@ leader rejects."""
 
 
 class StaleLeaderEpochs:
-    """Keeps the time since when responses have had older epochs of each topic. Only the I/O thread uses it."""
+    """Keeps, for each topic, the time of the first response with older leader epochs than the known ones. Only the I/O thread
+    uses it."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
