@@ -93,7 +93,8 @@ def _located(error: CorruptRecord, fetched_from: OffsetRange) -> CorruptRecord:
 def corrupt(topic_partition: TopicPartition, offset: int, reason: str) -> CorruptRecord:
     """Return the error for fetched bytes that are damaged."""
     return CorruptRecord(
-        f"reading {topic_partition} failed at offset {offset}: {reason}. What to do: read again; a log that stays so is damaged.",
+        f"reading {topic_partition} failed at offset {offset}: {reason}. What to do: read again; if it "
+        "fails at this offset again, start after it, or restore the log.",
         offset=offset,
         topic_partition=topic_partition,
     )

@@ -16,7 +16,7 @@ from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.partition_fetch import LookUp, PartitionFetch
 from spark_producer.consumer.requests import Request, fetch_request, look_up_request, metadata_request
 from spark_producer.consumer.settings import FetchSettings
-from spark_producer.errors import RIGHTS, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
+from spark_producer.errors import RIGHTS, BrokerError, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.network.settings import principal
 from spark_producer.protocol import FETCH, METADATA
 from spark_producer.protocol.messages import (
@@ -263,8 +263,7 @@ class Fetcher:
 
     def _refused(self, state: PartitionFetch, code: int, node: int, now: float) -> None:
         """Handle the error code of a partition from broker `node`."""
-        subject = f"{state.topic_partition} at offset {state.position}, read from broker {node}"
-        error = broker_error(code, subject, user=self._user, advice=READ_ADVICE if Code(code) in RIGHTS else "")
+        error = self._error(code, f"{state.topic_partition} at offset {state.position}, read from broker {node}")
         if (
             code == Code.OFFSET_OUT_OF_RANGE and state.replica != NO_LEADER
         ):  # a follower may lag: ask the leader (KIP-392)
@@ -283,6 +282,9 @@ class Fetcher:
             self._retry(state, now, error)
         else:
             raise error
+
+    def _error(self, code: int, subject: str) -> BrokerError:
+        return broker_error(code, subject, user=self._user, advice=READ_ADVICE if Code(code) in RIGHTS else "")
 
     # Leaders
 
@@ -303,7 +305,7 @@ class Fetcher:
         if not code and self._cluster.leader_of(state.topic_partition) is not None:
             state.unknown_since = _NEVER
             return
-        error = broker_error(code or Code.LEADER_NOT_AVAILABLE, str(state.topic_partition), user=self._user)
+        error = self._error(code or Code.LEADER_NOT_AVAILABLE, str(state.topic_partition))
         if code in UNKNOWN:
             self._unknown(state, now, error)
         elif not code or Action.RETRY in Code(code).action:

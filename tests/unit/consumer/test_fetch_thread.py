@@ -1,0 +1,259 @@
+"""The fetch thread: overlap within a bound, its end with the read, connections that stay, forks."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.consumer import CONNECTIONS, FetchSettings, OffsetRange, read_ranges
+from spark_producer.consumer.connections import MAX_IDLE_CONNECTIONS, MAX_IDLE_S, ConnectionCache, Connections
+from spark_producer.consumer.fetch_thread import FetchThread
+from spark_producer.errors import IllegalState, KafkaTimeout, PyProducerError
+from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
+from spark_producer.network.client import Client
+from spark_producer.producer import Producer
+from tests.fakes.fake_clock import FakeClock
+from tests.support.waiting import wait_until
+
+ROWS, VALUE_BYTES = 4000, 1000
+SECONDS = 20.0
+WHOLE = [OffsetRange(TopicPartition("t", 0), 0, ROWS)]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    """A broker with 4 MB of records."""
+    with LocalBroker() as broker:
+        broker.create_topic("t", 1)
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": "16384"}) as producer:
+            for _ in range(ROWS):
+                producer.send("t", b"v" * VALUE_BYTES)
+        yield broker
+
+
+@pytest.fixture
+def settings(broker: LocalBroker) -> Iterator[FetchSettings]:
+    """Of a reader with a small bound."""
+    CONNECTIONS.clear()
+    servers = tuple(parse_bootstrap_servers(broker.bootstrap_servers))
+    yield FetchSettings(ConnectionSettings(servers), max_bytes=200_000, partition_bytes=50_000)
+    CONNECTIONS.clear()
+
+
+def in_fork(act: Callable[[], str]) -> str:
+    """What `act` returns in a forked child, which has some seconds for it."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
+        child = os.fork()
+    if not child:
+        signal.alarm(int(SECONDS))
+        os.write(writer, act().encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+def no_fetch_thread() -> bool:
+    return all(thread.name != "pyproducer-fetch" for thread in threading.enumerate())
+
+
+def test_it_ends_with_the_read_and_the_next_read_has_its_connections(settings: FetchSettings) -> None:
+    for _ in range(3):
+        assert sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)) == ROWS
+        assert no_fetch_thread()
+        assert len(CONNECTIONS) == 1
+
+
+def end(thread: FetchThread) -> None:
+    assert thread.close()
+    thread._connections.close()
+
+
+def leave_by_close(settings: FetchSettings) -> None:
+    rows = read_ranges(settings, WHOLE)
+    next(rows)
+    rows.close()  # type: ignore[attr-defined]
+
+
+def leave_by_exception(settings: FetchSettings) -> None:
+    for _ in read_ranges(settings, WHOLE):
+        raise RuntimeError
+
+
+def leave_by_drop(settings: FetchSettings) -> None:
+    next(read_ranges(settings, WHOLE))
+
+
+def leave_in_a_circle(settings: FetchSettings) -> None:
+    rows = read_ranges(settings, WHOLE)
+    circle: list[object] = [rows]
+    circle.append(circle)
+    next(rows)
+
+
+@pytest.mark.parametrize("leave", [leave_by_close, leave_by_exception, leave_by_drop, leave_in_a_circle])
+def test_a_reader_that_stops_early_ends_it(settings: FetchSettings, leave: Callable[[FetchSettings], None]) -> None:
+    with contextlib.suppress(RuntimeError):
+        leave(settings)
+    gc.collect()
+    assert no_fetch_thread()
+    assert sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)) == ROWS
+
+
+@pytest.mark.covers("RD14")
+def test_a_slow_reader_stops_fetching_within_the_bound(settings: FetchSettings) -> None:
+    thread = FetchThread(settings, WHOLE, CONNECTIONS.take(settings.connection))
+    thread.start()
+    wait_until(lambda: thread._starved, "the bound to stop fetching")
+    found, held = [], 0
+    while (fetched := thread.take()) is not None:
+        found.append(len(fetched.data))
+        held = max(held, thread._fetched - thread._released)
+        thread.release(fetched)
+    assert sum(found) > 10 * settings.max_bytes
+    assert 50_000 < held <= settings.max_bytes
+    end(thread)
+
+
+def test_it_overlaps_with_decoding(settings: FetchSettings) -> None:
+    thread = FetchThread(settings, WHOLE, CONNECTIONS.take(settings.connection))
+    thread.start()
+    first = thread.take()
+    wait_until(lambda: thread._queue.qsize() > 0, "another response while the first is not released")
+    assert first is not None
+    end(thread)
+
+
+def test_an_error_comes_after_what_was_fetched(settings: FetchSettings) -> None:
+    beyond = [OffsetRange(TopicPartition("t", 0), ROWS - 10, ROWS + 10)]
+    rows, count = read_ranges(settings, beyond), 0
+    with pytest.raises(PyProducerError, match=f"the log ends at offset {ROWS}"):  # noqa: PT012
+        for _, batch in rows:
+            count += batch.num_rows
+    assert count == 10
+    assert no_fetch_thread()
+
+
+def test_a_bug_ends_the_read_with_an_error(settings: FetchSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_producer.consumer.fetcher.fetch_request", None)
+    with pytest.raises(PyProducerError, match=r"TypeError.*this is a bug of pyproducer"):
+        list(read_ranges(settings, WHOLE))
+    assert no_fetch_thread()
+
+
+def test_a_forked_process_does_not_wait_for_it(settings: FetchSettings) -> None:
+    rows = read_ranges(settings, WHOLE)
+    next(rows)
+
+    def go_on() -> str:
+        try:
+            for _ in rows:
+                continue
+        except IllegalState as error:
+            return str(error)
+        return "it went on"
+
+    assert "begun in another process" in in_fork(go_on)
+    assert sum(batch.num_rows for _, batch in rows) > ROWS // 2, "the parent goes on"
+
+
+def test_a_forked_process_has_connections_of_its_own(settings: FetchSettings) -> None:
+    list(read_ranges(settings, WHOLE))
+    assert len(CONNECTIONS) == 1
+    assert in_fork(lambda: str(sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)))) == str(ROWS)
+    began = time.monotonic()
+    assert sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)) == ROWS
+    assert time.monotonic() - began < SECONDS
+
+
+def test_no_broker_is_an_error_in_time() -> None:
+    connection = ConnectionSettings((("127.0.0.1", 1),), reconnect_backoff=0.01)
+    with pytest.raises(KafkaTimeout, match=r"127\.0\.0\.1:1"):
+        list(read_ranges(FetchSettings(connection, timeout=0.5), WHOLE))
+    assert no_fetch_thread()
+
+
+def test_two_ranges_of_one_partition_are_refused(settings: FetchSettings) -> None:
+    with pytest.raises(ValueError, match="two ranges are of one topic-partition"):
+        list(read_ranges(settings, [*WHOLE, *WHOLE]))
+
+
+# The cache
+
+
+class Cache(ConnectionCache):
+    """A cache whose connections the test's end closes."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(Client, clock)
+        self.made: list[Connections] = []
+
+    def take(self, settings: ConnectionSettings) -> Connections:
+        self.made.append(super().take(settings))
+        return self.made[-1]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def cache(clock: FakeClock) -> Iterator[Cache]:
+    cache = Cache(clock)
+    yield cache
+    for each in cache.made:
+        each.close()
+
+
+def connections_to(port: int) -> ConnectionSettings:
+    return ConnectionSettings((("localhost", port),))
+
+
+def test_connections_are_found_again_by_their_settings(cache: Cache) -> None:
+    first = cache.take(connections_to(1))
+    cache.give_back(first)
+    assert cache.take(connections_to(2)) is not first
+    assert cache.take(connections_to(1)) is first
+    assert cache.take(connections_to(1)) is not first, "another read has them"
+
+
+def test_idle_connections_are_few_and_not_old(cache: Cache, clock: FakeClock) -> None:
+    made = [cache.take(connections_to(port)) for port in range(1, MAX_IDLE_CONNECTIONS + 2)]
+    for each in made:
+        cache.give_back(each)
+    assert len(cache) == MAX_IDLE_CONNECTIONS
+    assert is_closed(made[0])
+    assert not is_closed(made[1])
+    clock.advance(MAX_IDLE_S)
+    assert cache.take(made[1].settings) is not made[1]
+    assert len(cache) == 0
+    assert all(map(is_closed, made))
+
+
+def is_closed(connections: Connections) -> bool:
+    return connections.client._closed
+
+
+def test_connections_with_a_request_in_flight_are_closed(
+    cache: Cache, settings: FetchSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = cache.take(settings.connection)
+    monkeypatch.setattr(taken.client, "load", lambda: (1, 1))
+    cache.give_back(taken)
+    assert is_closed(taken)
+    assert len(cache) == 0
