@@ -54,6 +54,7 @@ class Page:
         self._replacements["/tmp/first-checkpoint"] = f"{checkpoint}-first"
         self._replacements["/tmp/orders-checkpoint"] = f"{checkpoint}-orders"
         self._replacements["/tmp/flights-checkpoint"] = f"{checkpoint}-flights"
+        self._replacements["/tmp/loud-checkpoint"] = f"{checkpoint}-loud"
         self.names: dict[str, Any] = {"spark": spark}
 
     def text(self, text: str) -> str:
@@ -87,7 +88,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 25  # test_replay.py runs the replay of dead letters
+    assert len(blocks("python")) == 29  # test_replay.py runs the replay of dead letters
     assert len(blocks("sql")) == 1
 
 
@@ -102,6 +103,30 @@ def test_batch_and_producer(page: Page) -> None:
         (b"4", b"Katherine"),
     }
     assert [row.headers for row in rows if row.headers] == [[("source", b"readme")]]
+
+
+def test_what_was_written_is_read_back(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    page.run("people.write")
+    page.run("records = (")
+    rows = page.names["records"].selectExpr("string(key)", "string(value)").collect()
+    assert sorted(map(tuple, rows)) == [("1", "Ada"), ("2", "Grace"), ("3", "Edith")]
+    assert "Edith" in capsys.readouterr().out
+
+
+def test_reads_as_batch_and_as_stream_and_of_one_column(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    with Producer({"bootstrap.servers": page.broker.bootstrap_servers}) as producer:
+        producer.send_batch(pa.record_batch({"key": ["1", None], "value": ["late", "early"]}), topic="flights")
+    page.run("flights = (")
+    assert "early" in capsys.readouterr().out
+    assert page.names["flights"].columns[:2] == ["key", "value"]
+    page.run("values = (")
+    assert capsys.readouterr().out.strip() == "2"
+    page.run('"flights-loud"')
+    page.wait_for_records("flights-loud")
+    page.names["query"].processAllAvailable()
+    page.names["query"].stop()
+    rows = read_topic(page.broker.bootstrap_servers, "flights-loud", isolation="read_committed")
+    assert sorted((row.key or b"", row.value) for row in rows) == [(b"", b"EARLY"), (b"1", b"LATE")]
 
 
 def test_the_workers_run_the_compiled_kernel_after_the_commands_of_the_readme(spark: SparkSession) -> None:
