@@ -41,6 +41,8 @@ class Written(NamedTuple):
     rows: int
     seconds: float
     found: ReadBack
+    in_spark: int
+    """The number of records that `spark.read` has returned."""
 
 
 def _progress(*middle: ProgressColumn) -> Progress:
@@ -213,19 +215,20 @@ def _table(title: str) -> Table:
 
 
 def _summary(runs: Sequence[Written]) -> Table:
-    """Return a table with rows in, records out and speed, with one line for each write."""
+    """Return a table with rows in, records out, those that Spark reads, and speed, with one line for each write."""
     table = _table("Writes")
     table.add_column("")
     table.add_column("topic")
-    for name in ("rows in", "records out", "", "seconds", "records/s", "MB/s"):
+    for name in ("rows in", "records out", "spark.read", "", "seconds", "records/s", "MB/s"):
         table.add_column(name, justify="right")
     for run in runs:
-        same = run.found.records == run.rows
+        same = run.found.records == run.in_spark == run.rows
         table.add_row(
             run.name,
             run.topic,
             f"{run.rows:,}",
             f"{run.found.records:,}",
+            f"{run.in_spark:,}",
             Text("✓", style="green") if same else Text("≠", style="bold red"),
             f"{run.seconds:.1f}",
             f"{run.rows / run.seconds:,.0f}",

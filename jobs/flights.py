@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import json
 import os
 import sys
 import tempfile
@@ -101,6 +102,15 @@ def replay_months(spark: SparkSession, files: Path, checkpoint: Path, options: M
     finally:
         if query.isActive:  # at Ctrl-C it must stop before its checkpoint is removed
             query.stop()
+
+
+def count_in_spark(spark: SparkSession, options: Mapping[str, str], starts: Mapping[int, int]) -> int:
+    """Return the number of flights that Spark reads from the topic of `options`, from the offsets `starts` on."""
+    connection = {name: value for name, value in options.items() if name != "topic"}
+    reader = spark.read.format("pyproducer").options(**connection).option("subscribe", options["topic"])
+    reader = reader.option("startingOffsets", json.dumps({options["topic"]: starts}))
+    flight = F.get_json_object(F.col("value").cast("string"), "$.flight")
+    return reader.load().where(flight.isNotNull()).count()
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

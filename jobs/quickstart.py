@@ -1,4 +1,4 @@
-"""A tour: write the flights of 2013 to Kafka in one batch, write them again as a stream, read them back and count them.
+"""A tour: write the flights of 2013 to Kafka in one batch, write them again as a stream, read them back twice and count them.
 
     make quickstart                                                 with the embedded broker
     make quickstart ARGS=--secure                                   with the embedded broker, TLS and a login
@@ -23,9 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from display import Written, console, count_line, print_counts, print_report, step, watch
-from flights import ROWS, replay_months, unpack_flights, write_batch
+from flights import ROWS, count_in_spark, replay_months, unpack_flights, write_batch
 from interrupts import end_in_order, interrupted_later
 from killed_query import KilledQuery
+from pyspark.sql import SparkSession
 from secured import secured_broker
 from session import quiet_session
 from topics import read_back
@@ -67,7 +68,7 @@ def main(given: Sequence[str] | None = None) -> int:
         print_report(runs, _next_steps(chosen, options[SERVERS], own_broker=own_broker))
         if chosen.keep and own_broker:
             _wait_for_ctrl_c(options[SERVERS])
-    return 1 if any(run.found.records < run.rows for run in runs) else 0
+    return 1 if any(min(run.found.records, run.in_spark) < run.rows for run in runs) else 0
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -140,15 +141,20 @@ def _write_and_read_back(client: BlockingClient, options: Mapping[str, str]) -> 
             replay_months(spark, files, scratch / "checkpoint", options)
 
         return [
-            _run("batch", batch, client, {**options, "topic": BATCH_TOPIC}, rows),
-            _run("stream", replay, client, {**options, "topic": STREAM_TOPIC}, rows),
+            _run("batch", batch, spark, client, {**options, "topic": BATCH_TOPIC}, rows),
+            _run("stream", replay, spark, client, {**options, "topic": STREAM_TOPIC}, rows),
         ]
 
 
 def _run(
-    name: str, write: Callable[[dict[str, str]], None], client: BlockingClient, options: dict[str, str], rows: int
+    name: str,
+    write: Callable[[dict[str, str]], None],
+    spark: SparkSession,
+    client: BlockingClient,
+    options: dict[str, str],
+    rows: int,
 ) -> Written:
-    """Write and show the progress, then read back the records after the previous end of the topic."""
+    """Write and show the progress, then read the records after the previous end of the topic, without Spark and with it."""
     topic = options["topic"]
     starts = offsets(client, topic)
     with watch(settings_of(options), topic, rows, f"{name} write to {topic}"):
@@ -157,7 +163,9 @@ def _run(
         seconds = time.monotonic() - begin
     with count_line(f"read {topic} back", rows) as on_count:
         found = read_back(client, topic, starts, on_count)
-    return Written(name, topic, rows, seconds, found)
+    with step(f"read {topic} with spark.read"):
+        in_spark = count_in_spark(spark, options, starts)
+    return Written(name, topic, rows, seconds, found, in_spark)
 
 
 def _next_steps(chosen: argparse.Namespace, servers: str, *, own_broker: bool) -> list[tuple[str, str]]:
