@@ -205,7 +205,7 @@ def test_each_cell_of_a_table_names_its_column(site: Path) -> None:
     assert [cell for cell in cells if "data-label=" not in cell] == []
 
 
-def test_the_transaction_versionsheet_names_languages_that_blocks_of_code_have(site: Path) -> None:
+def test_the_stylesheet_names_languages_that_blocks_of_code_have(site: Path) -> None:
     """The lines of terminals are wrapped: without its language a block would be cut at the edge, and so were comments there."""
     named = set(re.findall(r"\.(language-\w+)", (site / "site" / "site.css").read_text(encoding="utf-8")))
     found = {
