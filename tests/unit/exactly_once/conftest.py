@@ -27,9 +27,9 @@ from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     # this broker shows each marker, and lacks each partition, by the time that it says so
     for module in (await_markers, command_executor):
-        monkeypatch.setattr(module, "LOST_AFTER_S", 0.1)
+        monkeypatch.setattr(module, "LOST_AFTER_S", 0.3)
     for reader in (broker_requests, control_write, log_outcome):
-        monkeypatch.setattr(reader, "GONE_AFTER_S", 0.1)
+        monkeypatch.setattr(reader, "GONE_AFTER_S", 0.3)
     monkeypatch.setattr(describe, "MISSING_AFTER_S", 0.1)
     # a partition counts as gone only if the answers without it come closer together than that
     monkeypatch.setattr(broker_requests, "MAX_PAUSE_S", 0.02)
