@@ -41,7 +41,12 @@ class RecordTooLarge(RecordError):
 
 
 class RegistryError(PyProducerError):
-    """The Schema Registry refused or failed a request: wrong login, or a missing or rejected schema."""
+    """The Schema Registry refused or failed a request: wrong login, or a missing or rejected schema.
+
+    `status` is that of its response, if it refused.
+    """
+
+    status: int | None = None
 
 
 class SchemaIncompatible(RegistryError):

@@ -1,6 +1,7 @@
 """The options of a Schema Registry, under Confluent's names, and the rules between them and the formats of columns.
 
-They stay on the driver: tasks get a schema's id and the plan by which columns are encoded, but no secrets.
+Those of a write stay on the driver: tasks get a schema's id and the plan by which columns are encoded, but no secrets. Tasks of a
+read get them, since values may have ids that the driver does not know.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from spark_producer.kernel.single_record import BUFFER_FULL, NO_HEADERS, header_
 
 if TYPE_CHECKING:
     from spark_producer.kernel.avro import encode_avro
+    from spark_producer.kernel.avro_decode import decode_avro
     from spark_producer.kernel.decode import decode_v2
     from spark_producer.kernel.murmur2 import murmur2, murmur2_one
     from spark_producer.kernel.portable import (
@@ -59,6 +60,7 @@ __all__ = [
     "RecordColumns",
     "SingleRecord",
     "V2Batch",
+    "decode_avro",
     "decode_messages",
     "decode_v2",
     "encode_avro",

@@ -10,22 +10,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import avro, decode, murmur2, portable, single_record
+from spark_producer.kernel import avro, avro_decode, decode, murmur2, portable, single_record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 VARIABLE = "PYPRODUCER_KERNEL"
 FUNCTIONS = (
-    "ArrangedRows", "SingleRecord", "decode_v2", "encode_avro", "encode_headers", "encode_v2", "group_rows",
+    "ArrangedRows", "SingleRecord", "decode_avro", "decode_v2", "encode_avro", "encode_headers", "encode_v2", "group_rows",
     "largest_record", "murmur2", "murmur2_one", "record_sizes",
 )  # fmt: skip
 """The functions that both kernels have."""
 
-_PORTABLE = (portable, murmur2, decode, single_record, avro)
+_PORTABLE = (portable, murmur2, decode, single_record, avro, avro_decode)
 COMPILED = tuple(
     f"spark_producer.kernel.{name}"
-    for name in ("compiled", "compiled_avro", "compiled_decode", "compiled_murmur2", "compiled_single")
+    for name in (
+        "compiled",
+        "compiled_avro",
+        "compiled_avro_decode",
+        "compiled_decode",
+        "compiled_murmur2",
+        "compiled_single",
+    )
 )
 _BUILD = (
     "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"

@@ -1,20 +1,29 @@
-"""A function over Spark columns, for other sinks than this one, with the same encoder and the same bytes."""
+"""Functions over Spark columns, for other sources and sinks than this one: the same encoder, the same decoder."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_producer.errors import RecordError
+from spark_producer.config.registry_parsing import parse_registry_options
+from spark_producer.errors import ConfigError, RecordError
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.column_format import ColumnFormat, encode_column
+from spark_producer.schemas.column_reader import ColumnReader, check_mode, column_kind, subject_schemas
+from spark_producer.schemas.decoded_column import ColumnDecoder
 from spark_producer.schemas.plan import parse_schema, plan_of
+from spark_producer.schemas.reader_types import TypeRules
 from spark_producer.schemas.types import avro_schema
 from spark_producer.schemas.wire_format import prefix_of
+from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+TIMEOUT = 60.0
+"""Seconds for each request of `from_confluent_avro` to a registry; those of a write have `kafka.max.block.ms`."""
 
 
 def to_confluent_avro(
@@ -61,3 +70,75 @@ def _encoded(values: ArrowArray, prefix: bytes, schema: str | None, fill: bool) 
     if encoded is None:
         raise RecordError(f"a value does not fit its Avro schema: field '{unfit[0].path}': {unfit[0].reason}")
     return encoded
+
+
+def from_confluent_avro(
+    column: Column | str,
+    options: Mapping[str, object] | None = None,
+    *,
+    subject: str | None = None,
+    schema: str | None = None,
+    writer_schemas: Mapping[int, str] | None = None,
+    mode: str = "FAILFAST",
+    recursive_field_max_depth: int = 0,
+) -> Column:
+    """Return a column of Avro in Confluent's wire format decoded. Null stays null.
+
+    The driver asks the registry for the subject. A task asks for ids that are not among the subject's newest versions; then it
+    needs the registry's client, and the files of its options.
+
+    Args:
+        column: A binary column, or its name.
+        options: The options of the registry (docs/avro.md), and `secretsAllow` for references to secrets.
+        subject: The subject of the column, such as `flights-value`.
+        schema: The reader's schema as JSON; by default the subject's latest.
+        writer_schemas: Schemas by their ids that are known without the registry.
+        mode: What a value is that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's `from_avro`.
+        recursive_field_max_depth: How often a record may occur within itself; 0 refuses such schemas. As in `from_avro`.
+
+    Raises:
+        ConfigError: an option is wrong, neither `schema` nor `subject` is given, or the registry's client is not installed.
+        SchemaError: the reader's schema is not valid, or Spark has no such type.
+        RegistryError: the registry cannot be reached, or does not have the subject.
+        RecordError: in tasks, with `FAILFAST`, a value cannot be decoded; the message has its row in the batch, and the reason.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    access = _access(options or {}, needed=schema is None)
+    known: dict[int, str] = dict(writer_schemas or {})
+    if subject is not None and access is not None:
+        latest, versions = subject_schemas(access, subject)
+        schema, known = schema or latest, versions | known
+    if schema is None:
+        raise ConfigError("the reader's schema is missing. Give a subject, whose latest schema it is then, or a schema")
+    rules = TypeRules(_has_times(), recursive_field_max_depth)
+    reader = ColumnReader("value", schema, rules, check_mode(mode), WriterSchemas(known, access))
+    decoders: list[ColumnDecoder] = []
+
+    def decode(values: ArrowArray) -> ArrowArray:
+        if not decoders:
+            decoders.append(reader.decoder())
+        return reader.decode(decoders[0], values, lambda row: f"row {row} of a batch")
+
+    decode.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    kind = from_arrow_type(column_kind(reader))
+    found: Column = arrow_udf(decode, kind)(column)  # type: ignore[call-overload]
+    return found
+
+
+def _access(options: Mapping[str, object], *, needed: bool) -> RegistryAccess | None:
+    if not options and not needed:
+        return None
+    registry, allowed = parse_registry_options(options)
+    return RegistryAccess(registry, allowed, TIMEOUT)
+
+
+def _has_times() -> bool:
+    """Return whether Spark has times of day, which it has from 4.1 on if a setting says so."""
+    from pyspark.sql import SparkSession, types
+
+    session = SparkSession.getActiveSession()
+    if session is None or not hasattr(types, "TimeType"):
+        return False
+    return str(session.conf.get("spark.sql.timeType.enabled", "false")).lower() == "true"

@@ -1,6 +1,6 @@
-"""Requests of the driver to a Schema Registry, by confluent-kafka's client, which only this module imports.
+"""Requests to a Schema Registry, by confluent-kafka's client, which only this module imports.
 
-Tasks make no requests: they get an id and a plan.
+Tasks that write make no requests: they get an id and a plan. Tasks that read ask for ids that the driver did not know.
 """
 
 from __future__ import annotations
@@ -35,7 +35,14 @@ GRACE = 0.5
 MAX_RESPONSE_BYTES = 16 << 20
 """Maximum bytes of a response. A larger schema would not fit into the registry's own topic, whose limit is usually 1 MiB."""
 
+MAX_VERSIONS = 20
+"""Maximum versions of a subject that are got in advance, a request each. Older ones are asked for when a value has their id."""
+
 _Result = TypeVar("_Result")
+
+
+class UnknownSchema(RegistryError):
+    """The registry has no schema with an id, or one that is not Avro, or is not complete."""
 
 
 class RegisteredSchema(NamedTuple):
@@ -97,11 +104,29 @@ class Registry:
                 text=_text(found.schema, f"the latest schema of subject {subject!r}")
             )
 
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """Return the newest versions of a subject, the latest one last. Earlier ones that are not Avro are left out.
+
+        Raises:
+            RegistryError: as `latest`.
+        """
+        latest = self.latest(subject)
+        found = {}
+        with self._request_errors(f"get the versions of subject {subject!r}", subject):
+            for version in sorted(self._timed(lambda: self._client.get_versions(subject)))[-MAX_VERSIONS:]:
+                each = self._timed(lambda number=version: self._client.get_version(subject, number))  # type: ignore[misc]
+                with contextlib.suppress(UnknownSchema):
+                    found[each.schema_id] = _with_id(each.schema_id)._replace(
+                        text=_text(each.schema, "an earlier version")
+                    )
+        found.pop(latest.schema_id, None)
+        return [*found.values(), latest]
+
     def by_id(self, schema_id: int) -> str:
         """Return the Avro schema of an id.
 
         Raises:
-            RegistryError: as `register`; or there is no such id.
+            UnknownSchema: there is no such id, or its schema is not Avro. RegistryError: as `register`.
         """
         with self._request_errors(f"get schema {schema_id}", None):
             return _text(self._timed(lambda: self._client.get_schema(schema_id)), f"schema {schema_id}")
@@ -247,11 +272,11 @@ def _with_id(schema_id: object) -> RegisteredSchema:
 
 def _text(schema: Schema, what: str) -> str:
     if schema.schema_type not in (None, "AVRO"):
-        raise RegistryError(
+        raise UnknownSchema(
             f"{what} is {for_log(str(schema.schema_type))}, not Avro. Encode elsewhere, and set valueSchemaId"
         )
     if schema.references:
-        raise RegistryError(
+        raise UnknownSchema(
             f"{what} refers to other schemas, which is not supported. Give the complete schema in valueSchema"
         )
     if not isinstance(schema.schema_str, str):
@@ -275,5 +300,8 @@ def _refusal(status: int, code: str, message: str, failed: str, subject: str | N
         )
     if status == 404 and not code.startswith("404"):  # a registry has its own codes: 40401 for a missing subject
         return RegistryError(f"{failed} responded with 404, but not as a Schema Registry. {_PATH_HINT}")
+    if status == 404 and subject is None:
+        return UnknownSchema(f"{failed} does not have it (code {code}: {message})")
     hint = _HINTS.get(status, "")
-    return RegistryError(f"{failed} refused it with {status}, code {code}: {message}" + (f". {hint}" if hint else ""))
+    text = f"{failed} refused it with {status}, code {code}: {message}" + (f". {hint}" if hint else "")
+    return RegistryError(text, status=status)

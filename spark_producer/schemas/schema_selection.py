@@ -62,7 +62,11 @@ def column_format(
         indexes = parse_indexes(f"{column.name}MessageIndexes", column.indexes)
         return ColumnFormat(prefix_of(column.schema_id, indexes))
     assert kind is not None
-    given = None if column.schema is None else parse_schema(_schema_text(column), f"{column.name}Schema")
+    given = (
+        None
+        if column.schema is None
+        else parse_schema(schema_text(column.schema, f"{column.name}Schema"), f"{column.name}Schema")
+    )
     schema: Schema
     if column.schema_id is not None:
         assert given is not None
@@ -95,18 +99,22 @@ def query_registry(registry: Registry, lookup: SchemaLookup) -> RegisteredSchema
     return registry.lookup(lookup.subject, lookup.schema)
 
 
-def _schema_text(column: ColumnOptions) -> str:
-    """Return the JSON of a schema, which is given itself or by the path of its file."""
-    text = (column.schema or "").strip()
+def schema_text(given: str, option: str) -> str:
+    """Return the JSON of a schema, which is given itself or by the path of its file; `option` is for messages.
+
+    Raises:
+        ConfigError: the file cannot be read, or is too large.
+    """
+    text = given.strip()
     if text.startswith(("{", "[", '"')) or not text.endswith((".avsc", ".json")):
         return text
     path = Path(text)
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ConfigError(
-                f"{column.name}Schema: the file {text!r} is larger than {MAX_FILE_BYTES >> 20} MiB. Name a schema file"
+                f"{option}: the file {text!r} is larger than {MAX_FILE_BYTES >> 20} MiB. Name a schema file"
             )
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"{column.name}Schema: the file {text!r} cannot be read on the driver: {reason}") from None
+        raise ConfigError(f"{option}: the file {text!r} cannot be read on the driver: {reason}") from None

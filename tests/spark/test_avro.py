@@ -370,9 +370,9 @@ def test_plans_show_no_password(
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(120)
     query.explain(extended=True)
-    told = capsys.readouterr().out
-    assert "named_struct" in told or "struct" in told
-    for text in (*plans(spark)[known:], told, str(query.lastProgress)):
+    reported = capsys.readouterr().out
+    assert "named_struct" in reported or "struct" in reported
+    for text in (*plans(spark)[known:], reported, str(query.lastProgress)):
         assert "k4n4rie" not in text
 
 
@@ -383,11 +383,9 @@ def test_the_examples_of_the_page_run(
     page = (Path(__file__).parents[2] / "docs" / "avro.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"spark": spark}
     for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        text = block.replace("localhost:9092", embedded_broker.bootstrap_servers).replace('"flights"', f'"{topic}"')
+        text = block.replace("localhost:9092", embedded_broker.bootstrap_servers).replace('"flights', f'"{topic}')
         exec(text.replace("http://localhost:8081", registry.url), names)
-    assert names["flight"] == {
-        "id": int(names["message"].key()),
-        "carrier": "AA",
-        "delay": 3 * int(names["message"].key()),
-    }
+    wanted = [(number, "AA", 3 * number) for number in range(100)]
+    assert sorted(tuple(row) for row in names["late"].collect()) == wanted[6:]
+    assert sorted(tuple(row.v) for row in names["decoded"].collect()) == wanted
     assert names["encoded"].first().value[:5] == b"\x00\x00\x00\x00\x11"

@@ -93,7 +93,14 @@ def test_the_source_archive_has_all_sources_and_nothing_built(sdist: Path) -> No
 @pytest.mark.slow
 def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: Wheel, tmp_path: Path) -> None:
     _, names, unpacked = wheel
-    assert compiled(names) == {"compiled", "compiled_avro", "compiled_decode", "compiled_murmur2", "compiled_single"}
+    assert compiled(names) == {
+        "compiled",
+        "compiled_avro",
+        "compiled_avro_decode",
+        "compiled_decode",
+        "compiled_murmur2",
+        "compiled_single",
+    }
     assert {"spark_producer/py.typed", "spark_producer/kernel/portable.py"} <= set(names)
     pages = f"pyproducer-{__version__}.data/data/share/doc/pyproducer"
     assert {f"{pages}/index.md", f"{pages}/exactly_once.md", f"{pages}/decisions/README.md"} <= set(names)

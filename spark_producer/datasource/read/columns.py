@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 
 from pyspark.sql.types import (
     ArrayType,
@@ -10,6 +11,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -37,13 +39,14 @@ MAY_BE_NULL = ("key", "value", "headers")
 """The columns in which a record can have null."""
 
 
-def default_columns(source: SourceOptions) -> StructType:
-    """Return the schema of a read for which the user gave none."""
+def default_columns(source: SourceOptions, decoded: Mapping[str, DataType] | None = None) -> StructType:
+    """Return the schema of a read for which the user gave none; `decoded` has the types of columns that are decoded."""
+    types = decoded or {}
     names = [name for name in COLUMNS if name != "headers" or source.include_headers]
-    return StructType([StructField(name, COLUMNS[name]) for name in names])
+    return StructType([StructField(name, types.get(name, COLUMNS[name])) for name in names])
 
 
-def check_columns(schema: StructType, source: SourceOptions) -> None:
+def check_columns(schema: StructType, source: SourceOptions, decoded: Mapping[str, DataType] | None = None) -> None:
     """Check a schema: it may leave out columns and order them, and only what it names is decoded.
 
     Raises:
@@ -52,12 +55,12 @@ def check_columns(schema: StructType, source: SourceOptions) -> None:
     if not schema.fields:
         raise SchemaError(f"the schema of the read has no columns. Name some of {', '.join(COLUMNS)}")
     for field in schema.fields:
-        known = COLUMNS.get(field.name)
+        known = (decoded or {}).get(field.name, COLUMNS.get(field.name))
         if known is None:
             raise SchemaError(_unknown(field.name))
         if field.name == "headers" and not source.include_headers:
             raise SchemaError('column \'headers\' needs .option("includeHeaders", "true")')
-        if field.dataType != known:
+        if _nullable(field.dataType) != _nullable(known):
             raise SchemaError(
                 f"column {field.name!r} of the schema has type {field.dataType.simpleString()}, but is read as "
                 f"{known.simpleString()}. Read it so, and cast it afterwards"
@@ -68,6 +71,15 @@ def check_columns(schema: StructType, source: SourceOptions) -> None:
             )
     if len(set(schema.fieldNames())) < len(schema.fields):
         raise SchemaError(f"two columns have the same name among {', '.join(schema.fieldNames())}. Drop one of them")
+
+
+def _nullable(kind: DataType) -> DataType:
+    """Return a type all of whose fields may be null, as Spark may have made it."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    return MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, MapType) else kind
 
 
 def _unknown(name: str) -> str:

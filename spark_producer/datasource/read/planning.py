@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from spark_producer.config import SourceOptions, parse_source_options
 from spark_producer.config.offset_limits import ending_limit, starting_limit
@@ -22,22 +22,22 @@ def default_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns of a read for which the user gave no schema.
 
     Raises:
-        ConfigError: an option is wrong.
+        ConfigError: an option is wrong. SchemaError, RegistryError: as `column_readers`.
     """
     settings = _settings(options)
-    return default_columns(settings.source)
+    return default_columns(settings.source, _types(settings))
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     """Return the reader of a batch.
 
     Raises:
-        ConfigError, SchemaError: an option or a column is wrong.
+        ConfigError, SchemaError: an option or a column is wrong. RegistryError: as `column_readers`.
     """
     settings = _settings(options)
     starting_limit(settings.source, streaming=False)
     ending_limit(settings.source)
-    check_columns(schema, settings.source)
+    check_columns(schema, settings.source, _types(settings))
     return BatchReader(settings, schema)
 
 
@@ -45,12 +45,12 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReade
     """Return the reader of a stream.
 
     Raises:
-        ConfigError, SchemaError: an option or a column is wrong.
+        ConfigError, SchemaError: an option or a column is wrong. RegistryError: as `column_readers`.
     """
     settings = _settings(options)
     _check_stream(settings.source)
     starting_limit(settings.source, streaming=True)
-    check_columns(schema, settings.source)
+    check_columns(schema, settings.source, _types(settings))
     return stream_reader_of(settings, schema)
 
 
@@ -69,6 +69,19 @@ def _check_stream(source: SourceOptions) -> None:
 
 
 def _settings(options: Mapping[str, str]) -> SourceSettings:
-    config, source, _ = parse_source_options(options)
+    config, source, registry = parse_source_options(options)
     subscription(source)
-    return SourceSettings(config, source)
+    if "avro" not in (source.value_format, source.key_format):
+        return SourceSettings(config, source)
+    from spark_producer.datasource.read.avro_columns import column_readers  # it needs Arrow
+
+    return SourceSettings(config, source, column_readers(config, source, registry))
+
+
+def _types(settings: SourceSettings) -> dict[str, DataType]:
+    """Return the types of the columns that are decoded."""
+    if not settings.decoded:
+        return {}
+    from spark_producer.datasource.read.avro_columns import spark_type
+
+    return {name: spark_type(reader) for name, reader in settings.decoded.items()}

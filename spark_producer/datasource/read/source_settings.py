@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_producer.config import ConsumerConfig, SourceOptions
 
+if TYPE_CHECKING:  # it needs Arrow, which reads of bytes do not need on the driver
+    from spark_producer.schemas.column_reader import ColumnReader
+
 
 class SourceSettings(NamedTuple):
-    """The settings of a read."""
+    """The settings of a read; `decoded` has the columns that are decoded from Avro, by their names."""
 
     config: ConsumerConfig
     source: SourceOptions
+    decoded: Mapping[str, ColumnReader] | None = None

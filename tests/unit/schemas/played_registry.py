@@ -13,10 +13,11 @@ from typing import Any, Self
 
 
 class Played:
-    """A server that gives one answer to everything, and keeps what it was asked; a context manager."""
+    """A server that gives one answer to everything but the paths of `answers`, and keeps what it was asked; a context manager."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answer: tuple[int, bytes] = (200, b"{}")
+        self.answers: dict[str, tuple[int, bytes]] = {}
         self.asked: list[tuple[str, str | None]] = []
         self.hangs = threading.Event()
         self.free = threading.Event()
@@ -29,7 +30,7 @@ class Played:
                 played.asked.append((self.path, self.headers.get("Authorization")))
                 if played.hangs.is_set():
                     played.free.wait(60)
-                status, body = played.answer
+                status, body = played.answers.get(self.path.partition("?")[0], played.answer)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body) + 1000 * played.drips.is_set()))
                 if 300 <= status < 400:

@@ -141,8 +141,8 @@ def test_records_of_one_schema_have_names_of_their_own() -> None:
 
 def test_an_invalid_schema_is_an_error() -> None:
     assert parse_schema(" string ") == "string"
-    for text, told in (("{", "is not JSON"), ("17", "it is int"), ("[" * 100_000, "nested too deeply")):
-        with pytest.raises(SchemaError, match=told):
+    for text, reported in (("{", "is not JSON"), ("17", "it is int"), ("[" * 100_000, "nested too deeply")):
+        with pytest.raises(SchemaError, match=reported):
             parse_schema(text)
 
 

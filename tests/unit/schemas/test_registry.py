@@ -55,18 +55,18 @@ def failure(made: Registry, kind: type[Exception] = RegistryError) -> str:
 )
 def test_a_refusal_is_reported_with_its_code(played: Played, status: int, code: int, text: str) -> None:
     played.answer = status, json.dumps({"error_code": code, "message": "no"}).encode()
-    told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
-    assert text in told
-    assert "register the schema of subject 'flights-value'" in told
-    assert played.url in told
+    reported = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
+    assert text in reported
+    assert "register the schema of subject 'flights-value'" in reported
+    assert played.url in reported
 
 
 @pytest.mark.covers("COM12")
 def test_an_incompatible_schema_is_an_error_of_its_own(played: Played) -> None:
     played.answer = 409, json.dumps({"error_code": 409, "message": "new at /fields/2\x1b[31m"}).encode()
-    told = failure(registry(played.url), SchemaIncompatible)
-    assert "other versions of subject 'flights-value'" in told
-    assert r"new at /fields/2\x1b[31m" in told
+    reported = failure(registry(played.url), SchemaIncompatible)
+    assert "other versions of subject 'flights-value'" in reported
+    assert r"new at /fields/2\x1b[31m" in reported
 
 
 @pytest.mark.covers("COM12")
@@ -82,9 +82,9 @@ def test_garbage_is_an_error(played: Played, body: bytes) -> None:
 @pytest.mark.parametrize("body", [b"<html>nginx</html>", b'{"message": null}', b"{}"])
 def test_a_404_of_something_else_asks_for_the_path(played: Played, body: bytes) -> None:
     played.answer = 404, body
-    told = failure(registry(played.url))
-    assert "404" in told
-    assert "Check that schema.registry.url is its address, with its path" in told
+    reported = failure(registry(played.url))
+    assert "404" in reported
+    assert "Check that schema.registry.url is its address, with its path" in reported
 
 
 @pytest.mark.covers("COM12")
@@ -100,9 +100,9 @@ def test_a_registry_that_is_down_or_hangs_is_an_error(played: Played, monkeypatc
 @pytest.mark.parametrize("said", [PASSWORD, f"ann:{PASSWORD}", "Basic YW5uOms0bjRyaWU="])
 def test_a_registry_that_sends_the_password_back_shows_none(played: Played, said: str) -> None:
     played.answer = 401, json.dumps({"error_code": said, "message": f"no {said}"}).encode()
-    told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
-    assert "YW5uOms0bjRyaWU" not in told
-    assert "no ***" in told or "no Basic ***" in told
+    reported = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
+    assert "YW5uOms0bjRyaWU" not in reported
+    assert "no ***" in reported or "no Basic ***" in reported
 
 
 @pytest.mark.slow

@@ -56,14 +56,14 @@ def test_whatever_a_schema_says_is_escaped_and_cut(text: str, kind: pa.DataType)
         {"type": [text]},
     ]
     for schema in inner:
-        told = message(record(("x", schema)), pa.struct([("x", kind)]))
-        assert is_harmless(told), told[:500]
-    told = message(
+        reported = message(record(("x", schema)), pa.struct([("x", kind)]))
+        assert is_harmless(reported), reported[:500]
+    reported = message(
         record({"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": text}),
         pa.struct([("x", pa.int32())]),
         fill=True,
     )
-    assert is_harmless(told)
+    assert is_harmless(reported)
 
 
 @pytest.mark.parametrize("text", ["x" * LARGE, "\x1b[31m", "\r\n", "'"], ids=range(4))

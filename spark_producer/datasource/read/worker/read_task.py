@@ -31,7 +31,7 @@ def read_task(settings: SourceSettings, schema: StructType, partition: InputPart
         return
     gc_freeze_on_second_task()
     limit_malloc_trim()
-    columns = SparkColumns(schema)
+    columns = SparkColumns(schema, settings.decoded or {})
     rows = 0
     for topic_partition, batch in read_ranges(fetch_settings(settings), partition.ranges, columns.needed):
         rows += batch.num_rows

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,10 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.datasource.spark_compat import arrow_schema
 from spark_producer.errors import RecordError
 from spark_producer.kernel.arrays import buffer_of, numbers
+
+if TYPE_CHECKING:
+    from spark_producer.datasource.read.worker.avro_decoding import AvroDecoding
+    from spark_producer.schemas.column_reader import ColumnReader
 
 _SOURCES = {
     "key": "key",
@@ -28,11 +33,20 @@ MAX_TIMESTAMP = ((1 << 63) - 1) // 1000
 
 
 class SparkColumns:
-    """The conversion for one schema of Spark. `needed` has the columns of records that it takes."""
+    """The conversion for one schema of Spark. `needed` has the columns of records that it takes.
 
-    def __init__(self, schema: StructType) -> None:
+    `decoded` has the columns that are decoded from Avro, by their names.
+    """
+
+    def __init__(self, schema: StructType, decoded: Mapping[str, ColumnReader] | None = None) -> None:
         self._schema = arrow_schema(schema)
         names = frozenset(_SOURCES[name] for name in self._schema.names if name in _SOURCES)
+        self._avro: AvroDecoding | None = None
+        if decoded:
+            from spark_producer.datasource.read.worker.avro_decoding import AvroDecoding  # reads of bytes do without it
+
+            self._avro = AvroDecoding(decoded, self._schema.names)
+            names |= {"offset"}  # for messages
         self.needed = names or frozenset({"offset"})  # without a column a RecordBatch has no rows
         self._constants: dict[str, tuple[object, Any]] = {}
         """The newest value and array of the columns with one value, by name."""
@@ -41,12 +55,14 @@ class SparkColumns:
         """Return the rows of `batch`, which are of one topic-partition, with Spark's columns.
 
         Raises:
-            RecordError: a timestamp is beyond those of Spark.
+            RecordError: a timestamp is beyond those of Spark. And as `AvroDecoding.column`.
         """
         arrays = [self._column(field, topic_partition, batch) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _column(self, field: pa.Field[Any], topic_partition: TopicPartition, batch: pa.RecordBatch) -> Any:
+        if self._avro is not None and field.name in self._avro:
+            return self._avro.column(field, topic_partition, batch)
         match field.name:
             case "topic":
                 return self._constant(field, topic_partition.topic, batch.num_rows)

@@ -1,0 +1,93 @@
+"""What a task needs to decode a column: the reader's schema, the mode, and where writers' schemas come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from spark_producer.errors import ConfigError, RecordError
+from spark_producer.kernel.arrays import ArrowArray
+from spark_producer.schemas.decoded_column import ColumnDecoder
+from spark_producer.schemas.reader_types import TypeRules
+from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
+
+MODES = ("FAILFAST", "PERMISSIVE")
+"""What a value is that cannot be decoded: an error, or null, as in Spark's `from_avro`."""
+
+
+class ColumnReader(NamedTuple):
+    """How a column is decoded. It is pickled for the tasks.
+
+    Attributes:
+        name: The column's name in messages.
+        schema: The reader's schema as JSON.
+        rules: What the schema's types become.
+        mode: One of `MODES`.
+        writers: The writers' schemas.
+    """
+
+    name: str
+    schema: str
+    rules: TypeRules
+    mode: str
+    writers: WriterSchemas
+
+    def decoder(self) -> ColumnDecoder:
+        """Return the decoder of one task.
+
+        Raises:
+            SchemaError: as `ColumnDecoder`.
+        """
+        return ColumnDecoder(self.schema, self.writers.text, self.name, self.rules)
+
+    def decode(self, decoder: ColumnDecoder, column: ArrowArray, row_name: Callable[[int], str]) -> ArrowArray:
+        """Return a binary column decoded. With the mode PERMISSIVE, rows that cannot be decoded are null.
+
+        Raises:
+            RecordError: with FAILFAST, a row cannot be decoded; `row_name` returns what the message calls it. And as
+            `ColumnDecoder.decode`.
+        """
+        found = decoder.decode(column)
+        if found.first is not None and self.mode == "FAILFAST":
+            raise RecordError(
+                f"{row_name(found.first.row)}: column '{self.name}' cannot be decoded as Avro: {found.first.reason}. To read "
+                "null in place of such values, set mode to PERMISSIVE",
+                row=found.first.row,
+            )
+        return found.values
+
+
+def column_kind(reader: ColumnReader) -> pa.DataType:
+    """Return the Arrow type of the decoded column.
+
+    Raises:
+        SchemaError: as `ColumnDecoder`.
+    """
+    return reader.decoder().kind
+
+
+def check_mode(mode: str) -> str:
+    """Return a mode in capitals.
+
+    Raises:
+        ConfigError: there is no such mode.
+    """
+    if mode.upper() not in MODES:
+        raise ConfigError(f"mode must be {' or '.join(MODES)}, not {mode!r}")
+    return mode.upper()
+
+
+def subject_schemas(access: RegistryAccess, subject: str) -> tuple[str, dict[int, str]]:
+    """Return the latest schema of a subject, and its newest versions by their ids.
+
+    Raises:
+        ConfigError: an option is wrong, or the registry's client is not installed. RegistryError: as `Registry.versions`.
+    """
+    registry = access.connect()
+    try:
+        versions = registry.versions(subject)
+    finally:
+        registry.close()
+    return versions[-1].text or "", {each.schema_id: each.text or "" for each in versions}

@@ -1,0 +1,84 @@
+"""Writers' schemas by their ids, in a task: the driver has sent those of the subject, and the registry has the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spark_producer.common.secret import Secret
+from spark_producer.config import RegistryOptions
+from spark_producer.errors import RegistryError
+from spark_producer.schemas.registry import Registry, UnknownSchema
+from spark_producer.security.references import resolve
+
+MAX_UNKNOWN = 1000
+"""Maximum ids of one task that the registry does not have: bytes of another format have ids at random, each a request."""
+
+_asked: dict[tuple[str, int], str] = {}
+"""The texts that this process got from registries, by address and id. A registry never changes the schema of an id."""
+
+
+class RegistryAccess(NamedTuple):
+    """How a process asks the registry. It has secrets, or references to them, which are resolved where it connects.
+
+    Attributes:
+        options: The options of the registry.
+        allowed: The rules for references, as `resolve`.
+        timeout: Seconds for each request.
+    """
+
+    options: RegistryOptions
+    allowed: tuple[str, ...]
+    timeout: float
+
+    def connect(self) -> Registry:
+        """Return a client, which the caller closes.
+
+        Raises:
+            ConfigError: an option is wrong, or the client is not installed.
+        """
+
+        def reveal(name: str, secret: Secret) -> str:
+            return resolve(secret, self.allowed, name=name)
+
+        return Registry(self.options, reveal, self.timeout)
+
+
+class WriterSchemas:
+    """The schemas that a column's values are written with. It is pickled with the known ones; others are asked for once."""
+
+    def __init__(self, known: Mapping[int, str], access: RegistryAccess | None) -> None:
+        self._known = dict(known)
+        self._access = access
+        self._unknown = 0
+
+    def text(self, schema_id: int) -> str:
+        """Return the schema of an id.
+
+        Raises:
+            UnknownSchema: there is none, or it is not Avro. RegistryError: the registry cannot be reached, or refuses.
+            ConfigError: as `RegistryAccess.connect`.
+        """
+        if schema_id in self._known:
+            return self._known[schema_id]
+        if self._access is None:
+            raise UnknownSchema(f"schema {schema_id} is not among those given, and there is no registry to ask")
+        key = self._access.options.schema_registry_url, schema_id
+        if key not in _asked:
+            _asked[key] = self._ask(self._access, schema_id)
+        return _asked[key]
+
+    def _ask(self, access: RegistryAccess, schema_id: int) -> str:
+        registry = access.connect()
+        try:
+            return registry.by_id(schema_id)
+        except UnknownSchema:
+            self._unknown += 1
+            if self._unknown > MAX_UNKNOWN:
+                raise RegistryError(
+                    f"the registry does not have {MAX_UNKNOWN} schema ids of one task. Check schema.registry.url, and that the "
+                    "column is in Confluent's wire format"
+                ) from None
+            raise
+        finally:
+            registry.close()

@@ -1,0 +1,116 @@
+"""Avro columns of a read: what the driver asks the registry for, and what a task makes of the rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.config import parse_source_options
+from spark_producer.datasource.read.avro_columns import column_readers, spark_type
+from spark_producer.datasource.read.columns import check_columns, default_columns
+from spark_producer.datasource.read.worker.spark_columns import SparkColumns
+from spark_producer.datasource.spark_compat import arrow_schema
+from spark_producer.errors import ConfigError, RecordError, RegistryError, SchemaError
+from spark_producer.schemas import writer_schemas
+from spark_producer.schemas.column_reader import ColumnReader
+from tests.unit.schemas.played_registry import Played
+
+pytestmark = pytest.mark.covers("RD19")
+
+OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+NEW = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"},{"name":"b","type":["null","string"],"default":null}]}'
+OFFSETS = [5, 6, 7]
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+    monkeypatch.setattr(writer_schemas, "_asked", {})
+    with Played() as server:
+        server.answer = 404, b'{"error_code": 40401, "message": "Subject not found"}'
+        server.answers["/subjects/t-value/versions"] = 200, b"[1, 2]"
+        for version, (schema_id, text) in enumerate([(7, OLD), (8, NEW)], start=1):
+            body = {"subject": "t-value", "id": schema_id, "version": version, "schema": text}
+            server.answers[f"/subjects/t-value/versions/{version}"] = 200, json.dumps(body).encode()
+            server.answers["/subjects/t-value/versions/latest"] = 200, json.dumps(body).encode()
+        yield server
+
+
+def readers(played: Played, **more: str) -> dict[str, ColumnReader]:
+    options = {
+        "kafka.bootstrap.servers": "a:1", "subscribe": "t", "valueFormat": "avro", "schema.registry.url": played.url,
+        "kafka.default.api.timeout.ms": "5000", "kafka.request.timeout.ms": "5000",
+    } | more  # fmt: skip
+    return column_readers(*parse_source_options(options))
+
+
+def frame(schema_id: int, content: bytes) -> bytes:
+    return b"\x00" + schema_id.to_bytes(4, "big") + content
+
+
+def rows(found: dict[str, ColumnReader], values: Sequence[bytes | None], *names: str) -> pa.RecordBatch:
+    """The rows of a task for a schema of these columns."""
+    _, source, _ = parse_source_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})
+    types = {name: spark_type(reader) for name, reader in found.items()}
+    schema = default_columns(source, types)
+    schema = type(schema)([field for field in schema if field.name in names])
+    check_columns(schema, source, types)
+    columns = SparkColumns(schema, found)
+    batch = pa.RecordBatch.from_pydict({"offset": pa.array(OFFSETS), "value": pa.array(values, pa.binary())})
+    assert columns.needed == {"offset", "value"}
+    converted = columns.convert(TopicPartition("t", 0), batch)
+    assert converted.schema.equals(arrow_schema(schema), check_metadata=True)
+    return converted
+
+
+def test_values_of_all_versions_become_the_latest_schema(played: Played) -> None:
+    found = readers(played)
+    asked = len(played.asked)
+    values = [frame(7, b"\x02"), None, frame(8, b"\x04\x02\x02x")]
+    assert rows(found, values, "value", "topic").to_pydict() == {
+        "value": [{"a": 1, "b": None}, None, {"a": 2, "b": "x"}], "topic": ["t"] * 3
+    }  # fmt: skip
+    assert len(played.asked) == asked, "the driver has sent both versions"
+
+
+def test_a_bad_value_names_its_offset_or_is_null(played: Played) -> None:
+    values = [frame(8, b"\x02\x00"), b"plain", frame(8, b"\x04\x00")]
+    with pytest.raises(
+        RecordError, match=r"reading topic 't', partition 0 failed at offset 6: column 'value' cannot be"
+    ):
+        rows(readers(played), values, "value")
+    found: Any = rows(readers(played, mode="PERMISSIVE"), values, "value").column("value")
+    assert [each and each["a"] for each in found.to_pylist()] == [1, None, 2]
+
+
+def test_a_given_schema_is_read_and_needs_no_subject(played: Played) -> None:
+    given = readers(played, valueReaderSchema=OLD)
+    assert spark_type(given["value"]).simpleString() == "struct<a:int>"
+    played.answers["/schemas/ids/9"] = 200, json.dumps({"schema": OLD}).encode()
+    for topics in ("other", "t,u"):
+        found = readers(played, valueReaderSchema=OLD, subscribe=topics)
+        column: Any = rows(found, [frame(9, b"\x02"), None, None], "value").column("value")
+        assert column.to_pylist() == [{"a": 1}, None, None]
+
+
+def test_several_topics_need_a_schema_and_one_needs_its_subject(played: Played) -> None:
+    with pytest.raises(ConfigError, match="valueFormat=avro needs valueReaderSchema for a read of several topics"):
+        readers(played, subscribe="t,u")
+    with pytest.raises(RegistryError, match="latest schema of subject 'other-value'"):
+        readers(played, subscribe="other")
+    with pytest.raises(RegistryError, match="subject 't-key'"):
+        readers(played, keyFormat="avro")
+    played.answers["/subjects/t-value/versions/latest"] = 401, b'{"error_code": 40101, "message": "no"}'
+    with pytest.raises(RegistryError, match="401"):
+        readers(played, valueReaderSchema=OLD)
+
+
+def test_a_schema_that_spark_cannot_have_is_refused_on_the_driver(played: Played) -> None:
+    with pytest.raises(SchemaError, match="refers to itself"):
+        readers(played, valueReaderSchema='{"type":"record","name":"R","fields":[{"name":"a","type":"R"}]}')
+    with pytest.raises(ConfigError, match=r"valueReaderSchema: the file 'missing\.avsc' cannot be read"):
+        readers(played, valueReaderSchema="missing.avsc")
