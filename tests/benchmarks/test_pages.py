@@ -50,14 +50,14 @@ def alone(headline: Headline) -> Headline:
 
 def test_the_picture_has_a_panel_for_each_headline_with_ratios(tmp_path: Path) -> None:
     draw([FAST, SLOW, alone(SLOW)], tmp_path / "plot.svg")
-    told = re.findall(r"<!-- (.*?) -->", (tmp_path / "plot.svg").read_text())
-    assert [text for text in told if "better" in text] == [
+    reported = re.findall(r"<!-- (.*?) -->", (tmp_path / "plot.svg").read_text())
+    assert [text for text in reported if "better" in text] == [
         "million records/s, more is better", "ms, less is better", "ms, less is better",
     ]  # fmt: skip
-    assert [text for text in told if "pyproducer is" in text] == [
+    assert [text for text in reported if "pyproducer is" in text] == [
         "2.06   pyproducer is 2.1× faster", "0.10   pyproducer is 42× faster", "28.0   pyproducer is 1.6× slower",
     ]  # fmt: skip
-    assert {"Bulk", "Trigger", "4.23", "44.0"} <= set(told)
+    assert {"Bulk", "Trigger", "4.23", "44.0"} <= set(reported)
 
 
 def test_a_long_title_is_broken_instead_of_cut(tmp_path: Path) -> None:

@@ -130,12 +130,12 @@ def test_after_a_pause_what_is_due_comes_at_once() -> None:
 def test_a_paced_run_measures_all_but_the_warmup() -> None:
     with LocalBroker(default_partitions=3) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": "0"}
-        told = run_paced("t", 400, 200, 2000.0, 512, settings)
-    assert 0 < told["p50"] <= told["p95"] <= told["p99"] <= told["p99.9"] <= told["max"]
-    assert told["records"] == 200
-    assert told["megabytes"] > 0
-    assert 1 <= told["requests"] <= 410
-    assert 512 < told["batch_bytes"] < 400 * 600
+        reported = run_paced("t", 400, 200, 2000.0, 512, settings)
+    assert 0 < reported["p50"] <= reported["p95"] <= reported["p99"] <= reported["p99.9"] <= reported["max"]
+    assert reported["records"] == 200
+    assert reported["megabytes"] > 0
+    assert 1 <= reported["requests"] <= 410
+    assert 512 < reported["batch_bytes"] < 400 * 600
 
 
 def test_a_burst_across_the_end_of_the_warmup_is_measured_from_there_on() -> None:
@@ -152,8 +152,8 @@ def test_latencies_are_those_of_records_and_megabytes_those_of_the_time_from_fir
     latencies.end(latencies.begin(), 50)
     assert latencies.records == 200
     assert latencies.megabytes(512) == pytest.approx(500 * 512 / (1 << 20))
-    told = latencies.summary()
-    assert (told["mean"], told["p50"], told["p99"], told["max"]) == pytest.approx((150, 100, 300, 300))
+    reported = latencies.summary()
+    assert (reported["mean"], reported["p50"], reported["p99"], reported["max"]) == pytest.approx((150, 100, 300, 300))
 
 
 SUMMARY = """\
@@ -169,8 +169,10 @@ producer-node-metrics:request-total:{node-id=node-1} : 1.000
 
 
 def test_the_summary_of_producer_performance_is_read_without_its_warmup() -> None:
-    told = SUMMARY.replace("33.90", "50.00") + SUMMARY.replace("records sent", "steady state records sent") + METRICS
-    found = parse_performance(told)
+    reported = (
+        SUMMARY.replace("33.90", "50.00") + SUMMARY.replace("records sent", "steady state records sent") + METRICS
+    )
+    found = parse_performance(reported)
     assert (found.megabytes, found.mean, found.requests, found.batch_bytes) == (1.0, 33.9, 1110.0, 7814.01)
     assert found.percentiles == {"p50": 7.0, "p95": 122.0, "p99": 135.0, "p99.9": 145.0}
     with pytest.raises(ValueError, match="no summary"):

@@ -39,8 +39,8 @@ class ChoosyPartition:
         for letter, code in ((b"n", INVALID_RECORD), (b"t", INVALID_TIMESTAMP)):
             bad = [index for index, value in enumerate(values) if value[:1] == letter]
             if bad:
-                told = tuple(BatchIndexAndErrorMessage(index, f"{letter.decode()}: bad") for index in bad)
-                return ProducePartitionResponse(0, code, record_errors=told)
+                reported = tuple(BatchIndexAndErrorMessage(index, f"{letter.decode()}: bad") for index in bad)
+                return ProducePartitionResponse(0, code, record_errors=reported)
         if header.producer_id < 0:
             return self._append(values)
         for epoch, first, count, offset in self.remembered:

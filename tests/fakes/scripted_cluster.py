@@ -196,8 +196,8 @@ class ScriptedCluster:
                     assert isinstance(partition.records, memoryview)
                     self.sequences.setdefault(tp, []).append(read_header(partition.records).base_sequence)
                     log += values_in(partition.records)
-                told = tuple(BatchIndexAndErrorMessage(*row) for row in self.complaints.items()) if code else ()
-                partitions.append(ProducePartitionResponse(partition.index, code, offset, record_errors=told))
+                reported = tuple(BatchIndexAndErrorMessage(*row) for row in self.complaints.items()) if code else ()
+                partitions.append(ProducePartitionResponse(partition.index, code, offset, record_errors=reported))
             topics.append(ProduceTopicResponse(topic.name, tuple(partitions)))
         self._complete(held.tag, PRODUCE, ProduceResponse(tuple(topics)))
 

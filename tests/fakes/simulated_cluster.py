@@ -225,9 +225,9 @@ class SimulatedCluster:
         if flight.outgoing.api is not PRODUCE:
             self.producer_ids += 1
             return InitProducerIdResponse(0, 0, self.producer_ids, 32766 if self.choose.random() < 0.3 else 0)
-        told = [self.produce(node, tp, memoryview(data)) for tp, data in flight.copied]
+        reported = [self.produce(node, tp, memoryview(data)) for tp, data in flight.copied]
         endpoints = tuple(NodeEndpoint(known, f"host{known}", 9092) for known in NODES)
-        return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(told)),), 0, endpoints)
+        return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(reported)),), 0, endpoints)
 
     def metadata(self) -> MetadataResponse:
         """What a broker knows, which may be behind."""
@@ -237,8 +237,8 @@ class SimulatedCluster:
         topic_id = (known + 1 if self.with_ids else 0).to_bytes(16, "big")
         answer = metadata_of({TOPIC: [log.leader for log in logs]}, topic_id=topic_id)
         partitions = tuple(
-            told._replace(leader_epoch=log.leader_epoch)
-            for told, log in zip(answer.topics[0].partitions, logs, strict=True)
+            reported._replace(leader_epoch=log.leader_epoch)
+            for reported, log in zip(answer.topics[0].partitions, logs, strict=True)
         )
         return answer._replace(topics=(answer.topics[0]._replace(partitions=partitions),))
 

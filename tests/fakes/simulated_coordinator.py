@@ -212,8 +212,8 @@ class TransactionalCluster(SimulatedCluster):
                 body, 15 if self.choose.random() < self.trouble else 0, coordinator.identity, node=self.home
             )
         if isinstance(body, ProduceRequest):
-            told = [self.produce(node, tp, memoryview(data)) for tp, data in flight.copied]
-            return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(told)),))
+            reported = [self.produce(node, tp, memoryview(data)) for tp, data in flight.copied]
+            return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(reported)),))
         if not isinstance(body, InitProducerIdRequest | AddPartitionsToTxnRequest | EndTxnRequest):
             return self.metadata()
         if node != self.home:

@@ -124,8 +124,8 @@ class Polled:
         """Poll until it is so; else raise AssertionError with what there is."""
         deadline = time.monotonic() + SECONDS
         while not condition():
-            told = [(sorted(each.partitions()), len(each.values)) for each in self.members]
-            assert time.monotonic() < deadline, f"partitions and records of each: {told}"
+            reported = [(sorted(each.partitions()), len(each.values)) for each in self.members]
+            assert time.monotonic() < deadline, f"partitions and records of each: {reported}"
             for member in self.members:
                 member.poll()
 

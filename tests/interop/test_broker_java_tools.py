@@ -89,13 +89,15 @@ def test_partitions_are_added_records_deleted_and_directories_listed(
     write("kafka-python", local.bootstrap_servers, "people", records_of_every_kind(5, writer="kafka-python"))
     wanted = tmp_path / "wanted.json"
     wanted.write_text('{"partitions": [{"topic": "people", "partition": 0, "offset": 1}], "version": 1}')
-    told = run(local, tmp_path, version, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
-    assert "partition: people-0\tlow_watermark: 1" in told
+    reported = run(local, tmp_path, version, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
+    assert "partition: people-0\tlow_watermark: 1" in reported
     wanted.write_text('{"partitions": [{"topic": "people", "partition": 0, "offset": 999999}], "version": 1}')
-    told = run(local, tmp_path, version, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
-    assert "OffsetOutOfRange" in told
-    told = run(local, tmp_path, version, f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", "people")
-    (directory,) = json.loads(next(line for line in told.splitlines() if line.startswith("{")))["brokers"][0]["logDirs"]
+    reported = run(local, tmp_path, version, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
+    assert "OffsetOutOfRange" in reported
+    reported = run(local, tmp_path, version, f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", "people")
+    (directory,) = json.loads(next(line for line in reported.splitlines() if line.startswith("{")))["brokers"][0][
+        "logDirs"
+    ]
     assert directory["error"] is None
     assert {each["partition"] for each in directory["partitions"]} == {f"people-{index}" for index in range(5)}
     assert all(each["size"] > 0 and each["offsetLag"] == 0 for each in directory["partitions"])

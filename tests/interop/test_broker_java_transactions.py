@@ -78,10 +78,10 @@ def test_the_tool_lists_open_transactions(tmp_path: Path, version: str, level: i
             ours.init()
             ours.begin()
             ours.write("t", 1, b"open")
-            (listed,) = told(local, tmp_path, version, "list")
-            (described,) = told(local, tmp_path, version, "describe", "--transactional-id", "mine")
+            (listed,) = reported(local, tmp_path, version, "list")
+            (described,) = reported(local, tmp_path, version, "describe", "--transactional-id", "mine")
             place = ("--topic", "t", "--partition", "1")
-            (producer,) = told(local, tmp_path, version, "describe-producers", *place)
+            (producer,) = reported(local, tmp_path, version, "describe-producers", *place)
     assert (listed["TransactionalId"], listed["TransactionState"], listed["Coordinator"]) == ("mine", "Ongoing", "1")
     assert described["ProducerId"] == listed["ProducerId"] == producer["ProducerId"]
     assert (described["TransactionState"], described["TransactionTimeoutMs"]) == ("Ongoing", str(OPEN_MS))
@@ -90,7 +90,7 @@ def test_the_tool_lists_open_transactions(tmp_path: Path, version: str, level: i
     assert (producer["LastSequence"], producer["CurrentTransactionStartOffset"]) == ("0", "0")
 
 
-def told(local: LocalBroker, home: Path, version: str, *arguments: str) -> list[dict[str, str]]:
+def reported(local: LocalBroker, home: Path, version: str, *arguments: str) -> list[dict[str, str]]:
     """The table that the tool prints, a row for each line, by the names of the columns."""
     head, *rows = [line.split() for line in java(local, home, version, "TransactionsCommand", *arguments) if line]
     return [dict(zip(head, row, strict=True)) for row in rows]
@@ -101,7 +101,7 @@ def test_the_tool_finds_a_hanging_transaction_and_ends_it(tmp_path: Path, versio
     """No coordinator knows of it: it was left in the log. Readers of committed rows wait behind it."""
     committed = write_transactions(tmp_path / "data", "t", BrokerSettings(storage_engine=engine_of_the_kit))
     with LocalBroker(tmp_path / "data") as local:
-        hanging = told(local, tmp_path, version, "find-hanging", "--broker-id", "1")
+        hanging = reported(local, tmp_path, version, "find-hanging", "--broker-id", "1")
         assert [(row["Topic"], row["ProducerId"], row["StartOffset"]) for row in hanging] == [("t", "1", "12")]
         place = ("--topic", "t", "--partition", "0", "--start-offset", "12")
         java(local, tmp_path, version, "TransactionsCommand", "abort", *place)

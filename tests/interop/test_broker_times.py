@@ -19,7 +19,7 @@ RECORDS: Final = 100
 ASKED: Final = (0, FIRST, FIRST + 1, FIRST + 50 * STEP, FIRST + (RECORDS - 1) * STEP, FIRST + (RECORDS - 1) * STEP + 1)
 
 
-def told(servers: str, topic: str, codec: str) -> list[int]:
+def reported(servers: str, topic: str, codec: str) -> list[int]:
     """Write one batch whose times rise and fall, and what is said of each time, and of the largest (-3)."""
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 1_000, "compression.type": codec})
     for number in range(RECORDS):
@@ -38,6 +38,6 @@ def told(servers: str, topic: str, codec: str) -> list[int]:
 def test_a_time_leads_to_the_record_as_in_kafka(local: LocalBroker, kafka_4: Broker, topic: str, codec: str) -> None:
     kafka_4.create_topic(topic, 1)
     local.create_topic(topic)
-    ours = told(local.bootstrap_servers, topic, codec)
-    assert ours == told(kafka_4.bootstrap_servers, topic, codec)
+    ours = reported(local.bootstrap_servers, topic, codec)
+    assert ours == reported(kafka_4.bootstrap_servers, topic, codec)
     assert ours == [0, 0, 1, 50, RECORDS - 1, -1, RECORDS - 1]

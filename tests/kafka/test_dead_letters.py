@@ -56,7 +56,7 @@ def write(
     return write_task(TaskSettings(config, sink), iter([batch]), producers)
 
 
-def told(row: Row) -> dict[str, str]:
+def reported(row: Row) -> dict[str, str]:
     """Our headers of a dead record, by suffix."""
     return {
         name.removeprefix(PREFIX): (value or b"").decode() for name, value in row.headers if name.startswith(PREFIX)
@@ -96,19 +96,19 @@ def test_eleven_rows_without_key_and_one_out_of_time(
     assert [row.value for row in good] == [b"v%d" % row for row in range(ROWS) if row not in bad]
     assert [row.key for row in good] == [b"k%d" % row for row in range(ROWS) if row not in bad]
     letters = read_topic(kafka.bootstrap_servers, dead, client=client, expected=len(bad))
-    by_row = {int(told(row)["row"]): row for row in letters}
+    by_row = {int(reported(row)["row"]): row for row in letters}
     assert set(by_row) == bad
     for number, row in by_row.items():
         assert row.value == b"v%d" % number
         assert row.headers[0] == ("h", b"%d" % number)
-        assert told(row) | {"exception.message": ""} == {
+        assert reported(row) | {"exception.message": ""} == {
             "topic": topic, "partition": "0", "task.id": "0", "row": str(number), "attempt": "0", "write": "batch write",
             "stage": "broker", "exception.class.name": "spark_producer.errors.RecordsRefused", "exception.message": "",
-            "code": told(row)["code"],
+            "code": reported(row)["code"],
         }  # fmt: skip
-        assert f"row {number} of the task" in told(row)["exception.message"]
-        assert told(row)["code"] in ("32", "87"), "one code covers all that a broker names at once (KAFKA-12606)"
-        if told(row)["code"] == "87":
+        assert f"row {number} of the task" in reported(row)["exception.message"]
+        assert reported(row)["code"] in ("32", "87"), "one code covers all that a broker names at once (KAFKA-12606)"
+        if reported(row)["code"] == "87":
             assert (row.key, row.timestamp_ms) == (None, NOW + number % 7)
     assert by_row[late].key == b"k%d" % late
     assert abs(by_row[late].timestamp_ms - time.time() * 1000) < 600_000, (
@@ -146,7 +146,7 @@ def test_many_batches_in_flight_keep_their_order(
         mine = [row for row in range(count) if row % 2 == partition and row not in bad]
         assert [int(row.value or b"-1") for row in rows] == mine
     letters = read_topic(kafka.bootstrap_servers, dead, expected=len(bad))
-    assert sorted(int(told(row)["row"]) for row in letters) == sorted(bad)
+    assert sorted(int(reported(row)["row"]) for row in letters) == sorted(bad)
     assert (report.records, report.rejected) == (count - len(bad), len(bad))
 
 
@@ -164,10 +164,10 @@ def test_rows_that_the_topic_and_its_dead_letter_topic_find_too_large(
     good = read_topic(broker.bootstrap_servers, topic, client=client, expected=298)
     assert [row.value for row in good] == [value for row, value in enumerate(values) if row not in (100, 200)]
     letters = {
-        int(told(row)["row"]): row for row in read_topic(broker.bootstrap_servers, dead, client=client, expected=2)
+        int(reported(row)["row"]): row for row in read_topic(broker.bootstrap_servers, dead, client=client, expected=2)
     }
     assert letters[100].value == values[100]
-    assert told(letters[100])["code"] == "10"
+    assert reported(letters[100])["code"] == "10"
     assert letters[200].value is None
     assert letters[200].key == b"200"
     said = dict(letters[200].headers)

@@ -457,9 +457,9 @@ def test_a_long_control_record_is_split_and_put_together_again(
         record = ControlRecord(sink.name, "q", Status.PARTIAL, 3, 2, "t" * 32, many)
         ask = WriteControl(fencing, record)
         ControlWrite(cluster.brokers, cluster.topic, cluster.transaction_version, ask, client.deadline()).run({}, 4096)
-        with pytest.raises(ExactlyOnceError) as told:
+        with pytest.raises(ExactlyOnceError) as reported:
             driver.begin(sink)
-        assert told.value.kind == FailureKind.PARTIAL.name
+        assert reported.value.kind == FailureKind.PARTIAL.name
         assert cluster.perform(ReadControl()) == Found(record)
     finally:
         client.close()

@@ -133,9 +133,9 @@ def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
     handle = driver.begin(sink)
-    told = lose_an_end(tasks, handle, rows)
+    reported = lose_an_end(tasks, handle, rows)
     with pytest.raises(ExactlyOnceError, match=f"{rows}-1") as hung:
-        driver.commit(sink, [told], 0)
+        driver.commit(sink, [reported], 0)
     assert (hung.value.kind, hung.value.names, hung.value.again) == (FailureKind.HUNG.name, (f"{rows}-1",), False)
     with pytest.raises(ExactlyOnceError) as hung:
         driver.begin(sink)
@@ -144,7 +144,7 @@ def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
     code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
     assert (
-        f"lost: {rows}-1 lacks the marker of producer {told.transaction.producer_id}'s transaction, which was committed"
+        f"lost: {rows}-1 lacks the marker of producer {reported.transaction.producer_id}'s transaction, which was committed"
         in shown
     )
     again = driver.begin(sink)
@@ -233,9 +233,9 @@ def test_what_was_aborted_after_the_commit_point_is_repaired_as_aborted_and_runs
 ) -> None:
     """With a commit in the one partition and an abort in the other the batch would be PARTIAL for ever."""
     handle = driver.begin(sink)
-    told = lose_an_end(tasks, handle, rows)
-    die_before(sink, 0, [told], EndTasks)
-    take_over(tasks, told.transaction)
+    reported = lose_an_end(tasks, handle, rows)
+    die_before(sink, 0, [reported], EndTasks)
+    take_over(tasks, reported.transaction)
     with pytest.raises(ExactlyOnceError, match=f"{rows}-1") as hung:
         driver.begin(sink)
     assert hung.value.kind == FailureKind.HUNG.name
@@ -254,9 +254,9 @@ def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_agai
     sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = driver.begin(sink)
-    told = lose_an_end(tasks, handle, rows)
+    reported = lose_an_end(tasks, handle, rows)
     with pytest.raises(ExactlyOnceError, match=f"{rows}-1"):
-        driver.commit(sink, [told], 0)
+        driver.commit(sink, [reported], 0)
 
     def other_first() -> str:
         assert txn("repair", sink.name, "--yes")[0] == 0

@@ -235,11 +235,11 @@ def one_task_and_many(ground: Ground) -> Outcome:
 
 
 def function_fails(ground: Ground) -> Outcome:
-    """`foreachBatch` with two writes; it fails before, between and behind them, and is started again."""
+    """`foreachBatch` with two writes; it fails before, between and after them, and is started again."""
     for number in range(3):
         ground.put(number, 100 * number, 100)
     second = f"{ground.topic}-2"
-    failures = [(1, "before"), (1, "between"), (1, "behind"), (2, "between"), (2, "behind")]
+    failures = [(1, "before"), (1, "between"), (1, "after"), (2, "between"), (2, "after")]
 
     def write_batch(frame: DataFrame, number: int) -> None:
         def fail(where: str) -> None:
@@ -252,7 +252,7 @@ def function_fails(ground: Ground) -> Outcome:
         mine.write(frame, txnVersion=number)
         fail("between")
         mine.write(frame, txnVersion=number, topic=second, exactlyOnceId=second)
-        fail("behind")
+        fail("after")
 
     lives = 0
     while True:
@@ -333,7 +333,7 @@ WAYS: dict[str, Way] = {
         "a running count, in update mode by foreachBatch, whose driver is killed twice", counted, deaths=DEATHS
     ),
     "tasks": Way("one task, two hundred, and many without rows", one_task_and_many),
-    "function": Way("foreachBatch with two writes, which fails before, between and behind them", function_fails),
+    "function": Way("foreachBatch with two writes, which fails before, between and after them", function_fails),
     "connect": Way("Spark Connect: a job, and a query", connect),
     "killed": Way(
         "a Python worker is killed with a part of its rows in the log", killed_worker, "local[4,3]", leaves_more=True

@@ -82,26 +82,33 @@ SCENES: tuple[Scene, ...] = (
         options=(ALL, TIMEOUT),
     ),
     Scene(
-        "a worker is paused until its transaction times out, after it has reported to nobody",
+        "a worker is paused before its report until its transaction times out",
         (Fault("task.prepared", "pause 16", 2),),
         options=(ALL, TIMEOUT),
     ),
-    Scene("a stranger takes the ids of the tasks before the commit", (Fault("task.prepared", "hijack tasks", 3),)),
-    Scene("a stranger takes the ids of the tasks after the vote", (Fault("commit.voting", "hijack tasks", 1),)),
     Scene(
-        "a stranger takes the ids of the tasks after the commit point", (Fault("commit.writing", "hijack tasks", 1),)
+        "another producer takes the ids of the tasks before the commit", (Fault("task.prepared", "hijack tasks", 3),)
+    ),
+    Scene("another producer takes the ids of the tasks after the vote", (Fault("commit.voting", "hijack tasks", 1),)),
+    Scene(
+        "another producer takes the ids of the tasks after the commit point",
+        (Fault("commit.writing", "hijack tasks", 1),),
     ),
     Scene(
-        "a stranger takes one id after the commit point", (Fault("commit.writing", "hijack one", 1),), loud="PARTIAL"
+        "another producer takes one id after the commit point",
+        (Fault("commit.writing", "hijack one", 1),),
+        loud="PARTIAL",
     ),
-    Scene("a stranger takes the id of the driver after BEGIN", (Fault("begin.listing", "hijack control", 1),)),
-    Scene("a stranger takes the id of the driver before its commit", (Fault("commit.voting", "hijack control", 1),)),
+    Scene("another producer takes the id of the driver after BEGIN", (Fault("begin.listing", "hijack control", 1),)),
     Scene(
-        "a stranger takes the id of the driver in the midst of its commit",
+        "another producer takes the id of the driver before its commit", (Fault("commit.voting", "hijack control", 1),)
+    ),
+    Scene(
+        "another producer takes the id of the driver during its commit",
         (Fault("control.produced", "hijack control", 1),),
     ),
     Scene(
-        "a stranger takes the id of a driver with few rows in the midst of its commit",
+        "another producer takes the id of a driver with few rows during its commit",
         (Fault("control.produced", "hijack control", 1),),
         path="A",
         options=(),
@@ -196,7 +203,7 @@ SCENES += (
         loose=True,
     ),
     Scene(
-        "the topic is deleted and made anew in mid-transaction",
+        "the topic is deleted and created again during a transaction",
         (Fault("task.prepared", "remake topic", 1),),
     ),
     Scene(
@@ -212,7 +219,7 @@ SCENES += (
         settings=_PROXIED,
     ),
     Scene(
-        "the epochs of the driver's id come to their end",
+        "the epochs of the driver's id are used up",
         (Fault("begin.taking", "use up epochs"),),
         settings=(Setting("embedded"), Setting("4"), Setting("3.9")),
         amount=Amount(batches=8),
@@ -222,8 +229,8 @@ SCENES += (
 _STOPPED = {
     "as it takes the sink": "begin.taking",
     "before its commit point": "commit.listing",
-    "in the midst of its commit point": "control.produced",
-    "behind its commit point": "commit.writing",
+    "at its commit point": "control.produced",
+    "after its commit point": "commit.writing",
 }
 SCENES += tuple(
     Scene(

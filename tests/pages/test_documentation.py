@@ -112,13 +112,13 @@ def test_the_headline_figures_of_the_readme_are_those_of_the_benchmarks() -> Non
         (headline,) = part.headlines(measured.results)
         (line,) = [line for line in readme.splitlines() if line.startswith(f"* **{headline.title.split(',')[0]}: ")]
         assert f" {shown(headline.ours)} {headline.unit}**" in line
-        told = [
+        reported = [
             comparison(headline, value).removesuffix(" than")
             for name, value in headline.others.items()
             if "Spark" in name
         ]
-        assert set(re.findall(r"[\d.]+× (?:faster|slower)", line)) <= set(told)
-        assert f"{told[0]} than Spark's Kafka sink" in line
+        assert set(re.findall(r"[\d.]+× (?:faster|slower)", line)) <= set(reported)
+        assert f"{reported[0]} than Spark's Kafka sink" in line
 
 
 def test_the_pages_name_what_a_zip_for_py_files_does_not_bring() -> None:

@@ -56,9 +56,9 @@ def main() -> int:
     wheel, failed = build_wheel(), 0
     for pair in PAIRS:
         if only in pair.name:
-            told = tried(pair, wheel)
-            keep(pair, told)
-            failed += any(way["wrong"] for way in told)
+            reported = tried(pair, wheel)
+            keep(pair, reported)
+            failed += any(way["wrong"] for way in reported)
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
     return failed
 
@@ -101,8 +101,8 @@ def tried(pair: Pair, wheel: Path) -> list[dict[str, Any]]:
 def keep(pair: Pair, ways: Sequence[dict[str, Any]]) -> None:
     """Put a pair's results in the place of its former ones."""
     others = [line for line in load() if (line["spark"], line["python"]) != pair]
-    told = {way["way"]: way["wrong"].strip().splitlines()[-1] if way["wrong"] else "" for way in ways}
-    lines = [*others, {"spark": pair.spark, "python": pair.python, "kernel": ways[0]["kernel"], "ways": told}]
+    reported = {way["way"]: way["wrong"].strip().splitlines()[-1] if way["wrong"] else "" for way in ways}
+    lines = [*others, {"spark": pair.spark, "python": pair.python, "kernel": ways[0]["kernel"], "ways": reported}]
     order = {pair: number for number, pair in enumerate(PAIRS)}
     lines.sort(key=lambda line: order.get(Pair(line["spark"], line["python"]), len(order)))
     TRIED.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -127,8 +127,8 @@ def main(rounds: int = ROUNDS) -> int:
         equal = loop(compiled) == loop(portable)
         different += not equal
         nanoseconds = fastest(lambda loop=loop: loop(compiled), rounds)  # type: ignore[misc]  # mypy infers no default of a lambda
-        told = {"loop": name, "equal": equal, "ns": round(nanoseconds, 2), "python": sys.version.split()[0]}
-        print(json.dumps(told), flush=True)
+        reported = {"loop": name, "equal": equal, "ns": round(nanoseconds, 2), "python": sys.version.split()[0]}
+        print(json.dumps(reported), flush=True)
     return different
 
 

@@ -37,11 +37,11 @@ def main() -> int:
         pythons[version] = make(outside, f"kernel-python-{version}", [str(wheel)])
         renew(pythons[version], wheel)
     turns = [{version: run(python) for version, python in pythons.items()} for _ in range(TURNS)]
-    told = {version: least([turn[version] for turn in turns]) for version in PYTHONS}
+    reported = {version: least([turn[version] for turn in turns]) for version in PYTHONS}
     failed = 0
     for version in PYTHONS:
-        wrong = judge(told[version], told[PYTHONS[0]])
-        shown = ", ".join(f"{loop} {each['ns']:.1f}" for loop, each in told[version].items())
+        wrong = judge(reported[version], reported[PYTHONS[0]])
+        shown = ", ".join(f"{loop} {each['ns']:.1f}" for loop, each in reported[version].items())
         print(f"Python {version}, ns a row: {shown}: {wrong or 'equal to the portable kernel, and as fast'}")
         failed += bool(wrong)
     return failed
@@ -54,10 +54,10 @@ def run(python: Path) -> dict[str, Told]:
     done = subprocess.run(
         command, cwd=python.parent, env=kept, capture_output=True, text=True, timeout=SECONDS, check=False
     )
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if not told:
+    reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not reported:
         raise RuntimeError(f"{python} has not begun:\n{done.stderr[-4000:]}")
-    return {each["loop"]: each for each in told}
+    return {each["loop"]: each for each in reported}
 
 
 def least(turns: Sequence[Mapping[str, Told]]) -> dict[str, Told]:
@@ -71,10 +71,10 @@ def least(turns: Sequence[Mapping[str, Told]]) -> dict[str, Told]:
     }
 
 
-def judge(told: Mapping[str, Told], first: Mapping[str, Told]) -> str:
+def judge(reported: Mapping[str, Told], first: Mapping[str, Told]) -> str:
     """What is wrong with the loops of one Python beside those of the first; nothing if all is well."""
-    wrong = [f"{loop} differs from the portable kernel" for loop, each in told.items() if not each["equal"]]
-    for loop, each in told.items():
+    wrong = [f"{loop} differs from the portable kernel" for loop, each in reported.items() if not each["equal"]]
+    for loop, each in reported.items():
         ratio = each["ns"] / first[loop]["ns"]
         if ratio > SLOWER:
             wrong.append(f"{loop} takes {ratio:.2f} times as long as with Python {PYTHONS[0]}")

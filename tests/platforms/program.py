@@ -146,9 +146,10 @@ def main() -> int:
                 seconds = time.monotonic() - begun
                 wrong = traceback.format_exc()
             failed += bool(wrong)
-            told = {"way": way, "wrong": wrong, "seconds": round(seconds, 1), "spark": pyspark.__version__}
+            reported = {"way": way, "wrong": wrong, "seconds": round(seconds, 1), "spark": pyspark.__version__}
             print(
-                json.dumps({**told, "python": sys.version.split()[0], "kernel": kernel.LOADED.describe()}), flush=True
+                json.dumps({**reported, "python": sys.version.split()[0], "kernel": kernel.LOADED.describe()}),
+                flush=True,
             )
         spark.stop()
     return failed

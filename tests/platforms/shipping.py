@@ -167,10 +167,10 @@ def judge(values: list[str], driver: Path) -> str:
 
     The archive is unpacked into the folder of each executor, which may itself lie below the driver's installation of Spark.
     """
-    told = [value.split("|") for value in values]
-    if sorted(int(row) for row, *_ in told) != list(range(ROWS)):
-        return f"{len(told)} rows instead of {ROWS}, each once"
-    for _, executable, folder, kernel in told:
+    reported = [value.split("|") for value in values]
+    if sorted(int(row) for row, *_ in reported) != list(range(ROWS)):
+        return f"{len(reported)} rows instead of {ROWS}, each once"
+    for _, executable, folder, kernel in reported:
         unpacked = Path(folder) / "environment" / "bin" / "python"
         if kernel != "compiled kernel" or Path(executable) != unpacked or unpacked == driver:
             return f"a worker was {executable} in {folder} with the {kernel}"

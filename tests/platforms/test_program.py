@@ -29,8 +29,8 @@ def test_every_way_to_write_passes_with_this_spark(tmp_path: Path) -> None:
         timeout=SECONDS,
         check=False,
     )
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert {way["way"]: way["wrong"] for way in told} == dict.fromkeys(program.WAYS, ""), done.stderr[-4_000:]
+    reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert {way["way"]: way["wrong"] for way in reported} == dict.fromkeys(program.WAYS, ""), done.stderr[-4_000:]
     assert done.returncode == 0
 
 
@@ -63,10 +63,10 @@ def test_a_worker_that_is_not_from_the_archive_is_reported(tmp_path: Path) -> No
 def test_pip_does_not_take_this_tree_for_an_installed_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It finds the egg-info of this tree in a PYTHONPATH, and then installs no wheel."""
     monkeypatch.setenv("PYTHONPATH", str(environments.ROOT))
-    told = tmp_path / "told"
-    program = f"import os, pathlib; pathlib.Path({str(told)!r}).write_text(str('PYTHONPATH' in os.environ))"
+    reported = tmp_path / "told"
+    program = f"import os, pathlib; pathlib.Path({str(reported)!r}).write_text(str('PYTHONPATH' in os.environ))"
     environments.run([sys.executable, "-c", program])
-    assert told.read_text() == "False"
+    assert reported.read_text() == "False"
 
 
 def test_the_page_shows_what_was_tried() -> None:
@@ -89,9 +89,9 @@ def test_every_way_passed_with_every_spark_that_is_promised() -> None:
 @pytest.mark.covers("COM20")
 def test_the_kernel_of_this_python_is_equal_to_the_portable_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert kernel_program.main(1) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["loop"] for each in told] == ["headers", "records", "fields", "hashes", "avro", "single records"]
-    assert all(each["equal"] for each in told)
+    reported = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["loop"] for each in reported] == ["headers", "records", "fields", "hashes", "avro", "single records"]
+    assert all(each["equal"] for each in reported)
 
 
 @pytest.mark.covers("COM20")

@@ -162,11 +162,15 @@ def as_table(played: dict[str, dict[str, Outcome]]) -> str:
     for scene in next(iter(played.values())):
         cells = [scene]
         for outcomes in played.values():
-            told = outcomes[scene]
-            text = told.said.replace("|", "\\|").replace(str(Path.home()), "~")
-            cells += ["yes" if told.held else "**no**", f"{told.seconds:.1f}", re.sub(r"/\S*/", "…/", text)[:MAX_SHOWN]]
+            reported = outcomes[scene]
+            text = reported.said.replace("|", "\\|").replace(str(Path.home()), "~")
+            cells += [
+                "yes" if reported.held else "**no**",
+                f"{reported.seconds:.1f}",
+                re.sub(r"/\S*/", "…/", text)[:MAX_SHOWN],
+            ]
         lines.append("| " + " | ".join(cells) + " |")
-    counts = {sink: sum(told.held for told in outcomes.values()) for sink, outcomes in played.items()}
+    counts = {sink: sum(reported.held for reported in outcomes.values()) for sink, outcomes in played.items()}
     held = "; ".join(f"{names[sink]} holds {count} of {len(played[sink])}" for sink, count in counts.items())
     return "\n".join(lines) + f"\n\n{held}.\n"
 

@@ -40,9 +40,9 @@ class Commands:
             "TMPDIR": str(home),
         }
         files = {"--tls-cert": "broker.crt", "--tls-key": "broker.key", "--users": "users"}
-        told = [word for option, name in files.items() for word in (option, str(inputs / name))]
+        reported = [word for option, name in files.items() for word in (option, str(inputs / name))]
         where = ["--port", self.address.split(":")[1], "--data-dir", str(home / "data")]
-        command = [*COMMAND, "broker", "--security-protocol", "SASL_SSL", *where, *told]
+        command = [*COMMAND, "broker", "--security-protocol", "SASL_SSL", *where, *reported]
         self.broker = ChildProcess(command, home / "broker.txt", self.environment)
 
     def settings(self, password: str) -> dict[str, str]:

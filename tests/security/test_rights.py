@@ -89,10 +89,10 @@ def test_authorisation_with_describe_alone_the_write_is_refused_and_no_other(
         refused = producer.send(topic, "0")
         written = [producer.send(f"{topic}-open", str(number)) for number in range(3)]
         assert [future.result(ours.SECONDS).offset for future in written] == [0, 1, 2]
-        with pytest.raises(BrokerError, match=topic) as told:
+        with pytest.raises(BrokerError, match=topic) as reported:
             refused.result(ours.SECONDS)
-        assert told.value.code == Code.TOPIC_AUTHORIZATION_FAILED
-        assert user in str(told.value)
+        assert reported.value.code == Code.TOPIC_AUTHORIZATION_FAILED
+        assert user in str(reported.value)
         assert producer.send(f"{topic}-open", "3").result(ours.SECONDS).offset == 3
         with pytest.raises(BrokerError):
             producer.flush()

@@ -56,12 +56,12 @@ def write_as_told(secured: SecuredKafka, sink: SinkSettings, topic: str, number:
         said = refusal(sink, topic, number)
         if not said:
             return granted
-        told = re.search(r"`kafka-acls\.sh (.*)`", said)
-        assert told, said
+        reported = re.search(r"`kafka-acls\.sh (.*)`", said)
+        assert reported, said
         assert f"user '{user}'" in said
-        assert f"User:{user}" in told[1]
-        secured.allow_as_told(told[1].replace("--bootstrap-server … ", ""))
-        granted.append(re.sub(r".*?((--operation \w+ )+)(.*)", r"\1\3", told[1]))
+        assert f"User:{user}" in reported[1]
+        secured.allow_as_told(reported[1].replace("--bootstrap-server … ", ""))
+        granted.append(re.sub(r".*?((--operation \w+ )+)(.*)", r"\1\3", reported[1]))
     raise AssertionError(granted)
 
 

@@ -36,9 +36,9 @@ def options_of(wrong: Wrong, secured: SecuredKafka) -> dict[str, str]:
 @pytest.mark.parametrize("name", WRONG)
 def test_the_check_of_the_driver_fails_at_once(secured: SecuredKafka, topic: str, name: str) -> None:
     config, sink = parse_options({**options_of(WRONG[name], secured), "topic": topic})
-    with pytest.raises(WRONG[name].error) as told, ours.soon():
+    with pytest.raises(WRONG[name].error) as reported, ours.soon():
         check_cluster(config, sink.topic)
-    assert_named(str(told.value), WRONG[name])
+    assert_named(str(reported.value), WRONG[name])
 
 
 @pytest.mark.covers("SEC20–SEC27")
@@ -46,9 +46,9 @@ def test_the_check_of_the_driver_fails_at_once(secured: SecuredKafka, topic: str
 def test_a_task_fails_at_once(secured_4: SecuredKafka, topic: str, name: str) -> None:
     """Without the check of the driver, as for an executor that has other files or another network."""
     config, sink = parse_options({**options_of(WRONG[name], secured_4), "topic": topic})
-    with pytest.raises(WRONG[name].error) as told, ours.soon():
+    with pytest.raises(WRONG[name].error) as reported, ours.soon():
         write_task(TaskSettings(config, sink, buffer_memory_unset=False), iter([ours.numbers(0, 10)]), ProducerCache())
-    assert_named(str(told.value), WRONG[name])
+    assert_named(str(reported.value), WRONG[name])
 
 
 def append(spark: SparkSession, options: Mapping[str, str], topic: str) -> None:
@@ -68,7 +68,7 @@ def append(spark: SparkSession, options: Mapping[str, str], topic: str) -> None:
     ],
 )
 def test_spark_shows_the_message(secured_4: SecuredKafka, spark: SparkSession, topic: str, name: str) -> None:
-    with pytest.raises(PySparkException) as told, ours.soon():
+    with pytest.raises(PySparkException) as reported, ours.soon():
         append(spark, options_of(WRONG[name], secured_4), topic)
-    assert "spark_producer.errors." in str(told.value)
-    assert_named(str(told.value), WRONG[name])
+    assert "spark_producer.errors." in str(reported.value)
+    assert_named(str(reported.value), WRONG[name])

@@ -45,8 +45,8 @@ def test_a_dataframe_arrives_with_every_codec(
     ],
 )
 def test_a_codec_or_level_that_does_not_exist_is_refused_on_the_driver(
-    spark: SparkSession, embedded_broker: Broker, topic: str, option: str, value: str, told: str
+    spark: SparkSession, embedded_broker: Broker, topic: str, option: str, value: str, reported: str
 ) -> None:
     with pytest.raises(AnalysisException) as caught:
         write(spark.range(1).selectExpr("'v' as value"), embedded_broker, topic, {option: value})
-    assert told in str(caught.value)
+    assert reported in str(caught.value)

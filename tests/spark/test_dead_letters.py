@@ -26,7 +26,7 @@ def dead(embedded_broker: LocalBroker, topic: str) -> str:
     return f"{topic}-dead"
 
 
-def told(row: Row) -> dict[str, str]:
+def reported(row: Row) -> dict[str, str]:
     """Our headers of a dead record, by suffix."""
     return {
         name.removeprefix(PREFIX): (value or b"").decode() for name, value in row.headers if name.startswith(PREFIX)
@@ -62,7 +62,7 @@ def test_a_batch_write_leaves_each_row_in_one_of_two_topics(
             mine = [int(row.key or b"") for row in good if row.partition == partition and int(row.key or b"") in task]
             assert mine == sorted(mine)
     letters = {row.key: row for row in read_topic(embedded_broker.bootstrap_servers, dead, client=client, expected=3)}
-    story = {key: told(row) for key, row in letters.items()}
+    story = {key: reported(row) for key, row in letters.items()}
     assert {key: (said["task.id"], said["row"], said["stage"]) for key, said in story.items()} == {
         b"20": ("0", "20", "columns"), b"130": ("1", "30", "columns"), b"150": ("1", "50", "broker"),
     }  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_stream_with_bad_rows_goes_on(
     good = read_topic(embedded_broker.bootstrap_servers, topic, expected=27)
     assert [int(row.value or b"-1") for row in good] == [row for row in range(30) if row % 10 != 4]
     letters = read_topic(embedded_broker.bootstrap_servers, dead, client="confluent", expected=3)
-    assert [(row.value, told(row)["write"]) for row in letters] == [
+    assert [(row.value, reported(row)["write"]) for row in letters] == [
         (b"4", "micro-batch 0"), (b"14", "micro-batch 1"), (b"24", "micro-batch 2"),
     ]  # fmt: skip
-    assert [told(row)["write.id"] for row in letters] == [f"{query.id}/{batch}" for batch in range(3)]
+    assert [reported(row)["write.id"] for row in letters] == [f"{query.id}/{batch}" for batch in range(3)]

@@ -72,6 +72,6 @@ def test_each_write_reports_counts_and_latencies_of_its_own_tasks(spark: SparkSe
         assert common["record-error-total"] == 0
         assert common["flush-time-ns-total"] > 0
         assert common["buffer-total-bytes"] > 0
-    (told,) = (text for text in people if f" {ROWS:,} records in " in text)
-    assert "/s); " in told
-    assert "to its acknowledgement: half within " in told
+    (reported,) = (text for text in people if f" {ROWS:,} records in " in text)
+    assert "/s); " in reported
+    assert "to its acknowledgement: half within " in reported

@@ -200,9 +200,9 @@ def test_the_first_steps(page: Page) -> None:
 
 def test_a_check_from_the_executors(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
     page.run("spark_producer.check(spark, options)")
-    told = capsys.readouterr().out
-    assert " failed topic UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'people'" in told
-    assert " ok connection " in told
+    reported = capsys.readouterr().out
+    assert " failed topic UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'people'" in reported
+    assert " ok connection " in reported
 
 
 def test_a_function_that_places_rows() -> None:

@@ -98,8 +98,8 @@ def test_two_queries_and_a_restart(
         (stream.checkpoint / "commits" / ".1.crc").unlink()
         again = stream.to(embedded_broker, topic, options=options).trigger(availableNow=True).start()
         assert again.awaitTermination(SECONDS)
-    told = [(one.query_id, one.batch_id, one.records) for one in reports.take()]
-    assert told == [(query.id, batch, count) for query in queries for batch, count in ((0, 3), (1, 4), (1, 4))]
+    reported = [(one.query_id, one.batch_id, one.records) for one in reports.take()]
+    assert reported == [(query.id, batch, count) for query in queries for batch, count in ((0, 3), (1, 4), (1, 4))]
     files = {file.name: Written.from_json(file.read_text("utf-8")) for file in folder.iterdir()}
     assert sorted(files) == sorted(f"{query.id}-{batch:08}.json" for query in queries for batch in (0, 1))
     offsets = [files[f"{query.id}-00000001.json"].ranges[topic, 0][:2] for query in queries]
@@ -115,11 +115,11 @@ def test_a_failed_write_reports_what_stays(
     bad = session.range(1).selectExpr("'v' as value", "-1 as partition").coalesce(1)
     with pytest.raises(Exception, match="partition -1"):
         write(good.union(bad), embedded_broker, topic)
-    (told,) = reports.take()
-    assert told.status == "aborted"
-    assert told.records in (0, 5), "whether the good task ended before the bad one failed the write"
+    (reported,) = reports.take()
+    assert reported.status == "aborted"
+    assert reported.records in (0, 5), "whether the good task ended before the bad one failed the write"
     frame = reports.to_frame().where("status = 'aborted'")
-    assert [(row.write, row.records) for row in frame.collect()] == [("batch write", told.records)]
+    assert [(row.write, row.records) for row in frame.collect()] == [("batch write", reported.records)]
 
 
 RETRIED = """
@@ -191,11 +191,11 @@ def test_the_examples_of_the_page_and_its_recipes(session: SparkSession, tmp_pat
         assert (REGISTRY.get_sample_value("pyproducer_request_latency_seconds") or 0) > 0
         page.run("opentelemetry")
         write(bad, broker, "events", {"deadLetterTopic": "dead"})
-        told = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]  # there is one
+        reported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]  # there is one
     assert page.left == [], "a new example needs a line here"
     found = {
         metric["name"]: [(point["value"], point["attributes"]) for point in metric["data"]["data_points"]]
-        for metric in told["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+        for metric in reported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
     }
     assert found == {
         "pyproducer.records.delivered": [(6, {"topic": "events"})],

@@ -76,8 +76,8 @@ class KafkaCluster:
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
         ports = free_ports(3 * nodes)
         self.ports = {node: NodePorts(*ports[3 * node - 3 : 3 * node]) for node in range(1, nodes + 1)}
-        told = zip(self.ports.items(), advertised_ports or [None] * nodes, strict=True)
-        self._advertised = {node: at.client if port is None else port for (node, at), port in told}
+        reported = zip(self.ports.items(), advertised_ports or [None] * nodes, strict=True)
+        self._advertised = {node: at.client if port is None else port for (node, at), port in reported}
         self._settings = dict(settings or {})
         self._jvm = jvm_options(version) if jvm is None else jvm
         self.format_arguments: Sequence[str] = ()

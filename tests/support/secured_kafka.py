@@ -254,18 +254,22 @@ def _rights_of(arguments: Sequence[str]) -> list[AclBinding]:
     parser.add_argument("--transactional-id")
     parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--resource-pattern-type", default="literal")
-    told = parser.parse_args(arguments)
+    reported = parser.parse_args(arguments)
     kind, name = (
-        (ResourceType.TOPIC, told.topic) if told.topic else (ResourceType.TRANSACTIONAL_ID, told.transactional_id)
+        (ResourceType.TOPIC, reported.topic)
+        if reported.topic
+        else (ResourceType.TRANSACTIONAL_ID, reported.transactional_id)
     )
-    if told.cluster:
+    if reported.cluster:
         kind, name = ResourceType.BROKER, "kafka-cluster"
     pattern = {"literal": ResourcePatternType.LITERAL, "prefixed": ResourcePatternType.PREFIXED}[
-        told.resource_pattern_type
+        reported.resource_pattern_type
     ]
     return [
-        AclBinding(kind, name, pattern, told.allow_principal, "*", AclOperation[each.upper()], AclPermissionType.ALLOW)
-        for each in told.operation
+        AclBinding(
+            kind, name, pattern, reported.allow_principal, "*", AclOperation[each.upper()], AclPermissionType.ALLOW
+        )
+        for each in reported.operation
     ]
 
 

@@ -85,11 +85,11 @@ def test_without_lz4_only_its_codec_is_missing() -> None:
         done = python(program, broker.bootstrap_servers)
         assert done.returncode == 0, done.stderr
         packed = program.replace("sys.argv[1]}", 'sys.argv[1], "compression.type": "lz4"}')
-        told = python(packed, broker.bootstrap_servers).stderr.splitlines()[-1]
-    assert told.startswith(
+        reported = python(packed, broker.bootstrap_servers).stderr.splitlines()[-1]
+    assert reported.startswith(
         "spark_producer.errors.ConfigError: compression.type lz4 cannot be used: the package lz4 is missing or does not work"
     )
-    assert "zstd" in told
+    assert "zstd" in reported
 
 
 def test_sparks_lookup_of_other_sources_is_not_disturbed() -> None:

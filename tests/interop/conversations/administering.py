@@ -35,8 +35,8 @@ class DescribeGroups(NamedTuple):
             + (f" {bytes(each.member_assignment).decode()!r}" if stable else "")
             for each in row.members
         )
-        told = "with a message" if row.error_message else "without a message"
-        message = f", {told}" if self.version >= 6 else ""
+        reported = "with a message" if row.error_message else "without a message"
+        message = f", {reported}" if self.version >= 6 else ""
         return (
             f"{error(row.error_code)}{message}, {row.group_state}, {row.protocol_type!r} {row.protocol_data!r}, "
             f"[{', '.join(members)}]"
@@ -83,12 +83,12 @@ class OffsetDelete(NamedTuple):
         rows = tuple(messages.OffsetDeleteRequestPartition(talk.partition(number)) for number in self.partitions)
         topics = (messages.OffsetDeleteRequestTopic(talk.place.topic, rows),)
         answer = talk.ask(connection, OFFSET_DELETE, 0, messages.OffsetDeleteRequest(talk.named(self.group), topics))
-        told = sorted(
+        reported = sorted(
             f"{talk.partitions_told([row.partition_index])}: {error(row.error_code)}"
             for topic in answer.topics
             for row in topic.partitions
         )
-        return f"{error(answer.error_code)}, [{', '.join(told)}]"
+        return f"{error(answer.error_code)}, [{', '.join(reported)}]"
 
 
 class AllOffsets(NamedTuple):

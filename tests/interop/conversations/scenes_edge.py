@@ -22,7 +22,7 @@ class TakeEpochs(NamedTuple):
     epoch: int
 
     def ask(self, talk: Talk, connection: str) -> str:
-        told = []
+        reported = []
         bodies = {id: messages.InitProducerIdRequest(talk.named(id), 60_000) for id in self.ids}  # noqa: A001
         left = dict.fromkeys(self.ids, self.epoch + 1)
         while any(left.values()):
@@ -35,8 +35,8 @@ class TakeEpochs(NamedTuple):
                     left[name] -= answer.error_code == 0
                     last = (answer.producer_id, answer.producer_epoch)
                 if not left[name]:
-                    told.append(talk.meet(self.producers[self.ids.index(name)], *last))
-        return "; ".join(told)
+                    reported.append(talk.meet(self.producers[self.ids.index(name)], *last))
+        return "; ".join(reported)
 
 
 def last_epoch(txn_version: TxnVersion) -> list[Step]:

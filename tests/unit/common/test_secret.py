@@ -89,6 +89,6 @@ def test_a_traceback_with_local_variables_shows_no_secret() -> None:
 
     with pytest.raises(ValueError, match=r"with \*\*\*") as raised:
         fails(SECRET)
-    told = "".join(traceback.TracebackException.from_exception(raised.value, capture_locals=True).format())
-    assert "password = ***" in told
-    assert CANARY not in told.replace(f"'{CANARY}'", "")  # the constant of this test's own frame
+    reported = "".join(traceback.TracebackException.from_exception(raised.value, capture_locals=True).format())
+    assert "password = ***" in reported
+    assert CANARY not in reported.replace(f"'{CANARY}'", "")  # the constant of this test's own frame

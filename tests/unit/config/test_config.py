@@ -320,8 +320,8 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
             assert not getattr(ours, field.name), field.name
             continue
         assert field.name in kafka, f"{field.name}: give the table above the default that it has in Kafka"
-        told = field.metadata["option"].kafka_default
-        assert (str(kafka[field.name]) == told) if told else (getattr(ours, field.name) == kafka[field.name]), (
+        reported = field.metadata["option"].kafka_default
+        assert (str(kafka[field.name]) == reported) if reported else (getattr(ours, field.name) == kafka[field.name]), (
             field.name
         )
 

@@ -98,7 +98,7 @@ def write_as(
         producers.clear()
 
 
-def told(row: Row) -> dict[str, str]:
+def reported(row: Row) -> dict[str, str]:
     ours = [(name.removeprefix(PREFIX), value or b"") for name, value in row.headers if name.startswith(PREFIX)]
     return {name: value.decode(errors="replace") for name, value in ours}
 
@@ -127,7 +127,7 @@ def test_a_bad_row_is_dead_and_the_good_ones_are_in_order(
     (letter,) = read_topic(broker.bootstrap_servers, dead, expected=1)
     assert letter.key == b"k150"
     assert letter.value == (None if case == "too large" else b"v150")
-    said = told(letter)
+    said = reported(letter)
     assert (said["topic"], said["row"], said["task.id"], said["attempt"]) == (topic, "150", "0", "0")
     assert (said["stage"], said["exception.class.name"]) == (stage, f"spark_producer.errors.{error}")
     assert "row 150 of the task" in said["exception.message"]
@@ -159,10 +159,15 @@ def test_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBroker, t
     named = dict.fromkeys(range(ROWS), topic) | {3: None, 4: f"{topic}-missing", 5: "", 6: f"{topic}-missing"}
     report = write(broker, columns(topic=named), dead, deadLetterClasses="row, topic", kafka__max__block__ms=1500)
     letters = read_topic(broker.bootstrap_servers, dead, expected=4)
-    assert {told(row)["row"]: told(row).get("topic") for row in letters} == {
+    assert {reported(row)["row"]: reported(row).get("topic") for row in letters} == {
         "3": None, "4": f"{topic}-missing", "5": "", "6": f"{topic}-missing",
     }  # fmt: skip
-    assert {told(row)["row"]: told(row).get("code") for row in letters} == {"3": None, "4": "3", "5": None, "6": "3"}
+    assert {reported(row)["row"]: reported(row).get("code") for row in letters} == {
+        "3": None,
+        "4": "3",
+        "5": None,
+        "6": "3",
+    }
     assert report.report.rejected_by == {"row": 1, "topic": 3}
     assert report.report.records == ROWS - 4
     with pytest.raises(RecordError, match="'' is not a topic name"):
@@ -199,7 +204,7 @@ def test_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, topic:
     report = write(broker, batch, f"{topic}-dead", **options)
     assert (report.report.records, report.report.rejected_by) == (ROWS - 2, {"size": 2})
     letters = read_topic(broker.bootstrap_servers, f"{topic}-dead", expected=2)
-    first, second = sorted(letters, key=lambda letter: int(told(letter)["row"]))
+    first, second = sorted(letters, key=lambda letter: int(reported(letter)["row"]))
     assert (first.key, first.value, first.headers[0]) == (None, b"v10", ("h", b"10"))
     said = dict(first.headers)
     assert said[f"{PREFIX}key.bytes"] == b"10240"
@@ -208,9 +213,9 @@ def test_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, topic:
     assert f"{PREFIX}headers.dropped" not in said
     assert (second.key, second.value) == (None, None)
     assert all(name.startswith(PREFIX) for name, _ in second.headers)
-    assert told(second)["headers.dropped"] == "2"
-    assert told(second)["key.sha256"] == hashlib.sha256(other).hexdigest()
-    assert told(second)["value.sha256"] == hashlib.sha256(value).hexdigest()
+    assert reported(second)["headers.dropped"] == "2"
+    assert reported(second)["key.sha256"] == hashlib.sha256(other).hexdigest()
+    assert reported(second)["value.sha256"] == hashlib.sha256(value).hexdigest()
 
 
 @pytest.mark.covers("COM5")
@@ -312,7 +317,7 @@ def test_a_dead_letter_topic_that_is_missing_or_a_column_of_a_wrong_type_fails_t
 def test_a_second_attempt_writes_equal_places(broker: LocalBroker, topic: str, dead: str) -> None:
     for _ in range(2):
         write(broker, columns(partition={5: -1, 77: 9}), dead, topic=topic)
-    found = [told(row) for row in read_topic(broker.bootstrap_servers, dead, expected=4)]
+    found = [reported(row) for row in read_topic(broker.bootstrap_servers, dead, expected=4)]
     places = [(said["task.id"], said["row"], said["write.id"]) for said in found]
     assert sorted(places) == sorted(2 * [("0", "5", "w"), ("0", "77", "w")])
 
@@ -362,8 +367,8 @@ def test_a_dead_letter_names_the_execution_of_its_write(
     monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context(query, batch))  # only Spark makes one
     write_as(streaming, write_id, broker, columns(partition={5: -1}), dead, {"topic": topic})
     (letter,) = read_topic(broker.bootstrap_servers, dead, expected=1)
-    assert (told(letter)["write"], told(letter)["write.id"]) == said
-    assert (told(letter)["task.id"], told(letter)["attempt"]) == ("3", "1")
+    assert (reported(letter)["write"], reported(letter)["write.id"]) == said
+    assert (reported(letter)["task.id"], reported(letter)["attempt"]) == ("3", "1")
 
 
 @pytest.mark.covers("COM1")
@@ -381,4 +386,8 @@ def test_headers_of_an_earlier_dead_letter_are_replaced(broker: LocalBroker, top
     names = [name for name, _ in letter.headers]
     assert len(set(names)) == len(names)
     assert letter.headers[0] == ("h", b"1")
-    assert (told(letter)["row"], told(letter)["stage"], told(letter)["headers.dropped"]) == ("150", stage, "2")
+    assert (reported(letter)["row"], reported(letter)["stage"], reported(letter)["headers.dropped"]) == (
+        "150",
+        stage,
+        "2",
+    )

@@ -88,10 +88,10 @@ def test_a_long_wait_for_a_topic_is_reported_once(broker: LocalBroker, caplog: p
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
         cluster_check.check_cluster(config, "typo", still_waiting=0.0)
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 1
-    assert told[0].startswith("still waiting for ")
-    assert told[0].endswith("at most 1 s (kafka.max.block.ms)")
+    reported = [record.getMessage() for record in caplog.records]
+    assert len(reported) == 1
+    assert reported[0].startswith("still waiting for ")
+    assert reported[0].endswith("at most 1 s (kafka.max.block.ms)")
 
 
 def test_a_topic_that_no_broker_knows_ends_the_check_early_and_the_one_that_was_meant_is_named(
@@ -145,13 +145,13 @@ def test_each_write_with_dead_letters_has_a_name_of_its_own(broker: LocalBroker)
 def test_the_error_of_a_wait_for_a_topic_says_what_helps(broker: LocalBroker) -> None:
     """A minute is long for a name that is misspelt, and brokers that make topics by themselves say the same at first."""
 
-    def told(_: float, subject: str) -> None:
+    def reported(_: float, subject: str) -> None:
         if subject.startswith("topic"):
             raise InterruptedError(subject)
 
     settings = ConnectionSettings.from_config(producer_config({"bootstrap.servers": broker.bootstrap_servers}))
     said = r"topic 'typo' \(the brokers answer UNKNOWN_TOPIC_OR_PARTITION: create the topic, or correct its name\)"
-    with BlockingClient(settings, on_wait=told) as client, pytest.raises(InterruptedError, match=said):
+    with BlockingClient(settings, on_wait=reported) as client, pytest.raises(InterruptedError, match=said):
         client.wait_for_topic("typo", create=True)
 
 

@@ -76,7 +76,7 @@ def write(broker: LocalBroker, batch: pa.RecordBatch, formats: Formats = FORMATS
         producers.clear()
 
 
-def told(row: Row) -> dict[str, str]:
+def reported(row: Row) -> dict[str, str]:
     return {name.removeprefix(PREFIX): (value or b"").decode() for name, value in row.headers}
 
 
@@ -87,17 +87,17 @@ def test_a_row_that_its_schema_refuses_is_dead_as_json(broker: LocalBroker, topi
     good = read_topic(broker.bootstrap_servers, topic, expected=ROWS - 4)
     read = [fastavro.schemaless_reader(io.BytesIO((row.value or b"")[5:]), SCHEMA, None) for row in good]
     assert [each["id"] for each in read] == [row for row in range(ROWS) if row not in (*BAD, 20)]
-    found = {told(row)["row"]: row for row in read_topic(broker.bootstrap_servers, dead, expected=4)}
+    found = {reported(row)["row"]: row for row in read_topic(broker.bootstrap_servers, dead, expected=4)}
     for row in BAD:
         assert json.loads(found[str(row)].value or b"") == {"id": None, "at": f"é{row}"}
         assert found[str(row)].key == b"k%d" % row
-        said = told(found[str(row)])
+        said = reported(found[str(row)])
         assert (said["stage"], said["topic"]) == ("encode", topic)
         assert said["exception.class.name"] == "spark_producer.errors.RecordError"
         assert said["exception.message"].startswith(
             f"row {row} of the task does not fit its Avro schema: field 'value.id'"
         )
-    assert told(found["20"])["stage"] == "partition"
+    assert reported(found["20"])["stage"] == "partition"
     assert fastavro.schemaless_reader(io.BytesIO((found["20"].value or b"")[5:]), SCHEMA, None)["id"] == 20
 
 
@@ -125,7 +125,7 @@ def test_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reason(
     for row in read_topic(broker.bootstrap_servers, topic, expected=2):
         found: Any = fastavro.schemaless_reader(io.BytesIO((row.value or b"")[5:]), parsed, None)
         assert (str(found["u"]), found["t"].microsecond, found["e"], found["f"]) == (good["u"], 1000, "B", b"ab")
-    found = {told(row)["row"]: row for row in read_topic(broker.bootstrap_servers, dead, expected=4)}
+    found = {reported(row)["row"]: row for row in read_topic(broker.bootstrap_servers, dead, expected=4)}
     reasons = (
         "it is not a UUID",
         "it is not a time of day",
@@ -133,7 +133,7 @@ def test_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reason(
         "it does not have 2 bytes",
     )
     for number, (name, reason) in enumerate(zip(kinds, reasons, strict=True), 1):
-        assert f"field 'value.{name}': {reason}" in told(found[str(number)])["exception.message"]
+        assert f"field 'value.{name}': {reason}" in reported(found[str(number)])["exception.message"]
         assert json.loads(found[str(number)].value or b"")["t"] == rows[number]["t"]
 
 
@@ -145,7 +145,7 @@ def test_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str, dead
     assert write(broker, batch, topic=topic, deadLetterTopic=dead).report.rejected_by == {"schema": len(BAD)}
     letters = read_topic(broker.bootstrap_servers, dead, expected=len(BAD))
     assert [letter.value for letter in letters] == ['{"id":%d,"at":"\ufffd"}'.encode() % row for row in BAD]
-    assert "field 'value.at': it is not UTF-8" in told(letters[0])["exception.message"]
+    assert "field 'value.at': it is not UTF-8" in reported(letters[0])["exception.message"]
     with pytest.raises(RecordError, match=r"row 3 of the task .* field 'value\.at': it is not UTF-8"):
         write(broker, batch, topic=topic)
 
@@ -177,7 +177,7 @@ def test_a_task_of_which_no_row_fits(broker: LocalBroker, topic: str, dead: str)
     report = write(broker, frame(tuple(range(ROWS))), **options)
     assert report.report.rejected_by == {"schema": ROWS}
     found = read_topic(broker.bootstrap_servers, dead, expected=ROWS)
-    assert [told(row)["row"] for row in found] == [str(row) for row in range(ROWS)]
+    assert [reported(row)["row"] for row in found] == [str(row) for row in range(ROWS)]
 
 
 @pytest.mark.covers("COM1")

@@ -98,8 +98,8 @@ def test_no_frame_of_a_broken_login_is_kept_whose_variables_hold_the_password(dr
         driver.until_disconnected()
         error = driver.client.last_error(-1)
     assert isinstance(error, ConnectionFailed)
-    told = traceback.TracebackException.from_exception(error, capture_locals=True)
-    assert PASSWORD not in "".join(told.format())
+    reported = traceback.TracebackException.from_exception(error, capture_locals=True)
+    assert PASSWORD not in "".join(reported.format())
     assert error.__traceback__ is None
 
 

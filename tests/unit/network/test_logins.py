@@ -206,5 +206,5 @@ def test_a_forked_process_gets_a_token_of_its_own(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=60, env=environment, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
-    assert told["False"][0] == told["False"][1] == told["True"][0] != told["True"][1]
+    reported = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    assert reported["False"][0] == reported["False"][1] == reported["True"][0] != reported["True"][1]

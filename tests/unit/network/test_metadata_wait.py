@@ -128,8 +128,8 @@ def test_a_topic_that_is_unknown_for_long_enough_ends_the_wait_before_its_deadli
 
 def test_a_topic_that_is_being_created_is_waited_for_until_the_deadline() -> None:
     waiting = wait(unknown_timeout=8)
-    told = ((0, 3), (7, 5), (9, 3), (16, 5), (40, 5), (59, 0))
-    assert [waiting.evaluate(now, Answer(code)) for now, code in told] == [AGAIN] * len(told)
+    reported = ((0, 3), (7, 5), (9, 3), (16, 5), (40, 5), (59, 0))
+    assert [waiting.evaluate(now, Answer(code)) for now, code in reported] == [AGAIN] * len(reported)
 
 
 def test_a_topic_that_another_broker_knows_is_waited_for_until_the_deadline() -> None:

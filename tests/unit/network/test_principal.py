@@ -46,5 +46,5 @@ def test_a_broker_that_closes_after_requests_with_acks_0_may_have_refused_them(
             driver.client.send(-1, PRODUCE, messages.ProduceRequest(acks=0), tag=0, expect_response=False)
             assert driver.until_disconnected() == [-1]
             assert "user 'ANONYMOUS' (no login) may write to the topics (ACLs)" in str(driver.client.last_error(-1))
-    told = [row for row in caplog.records if row.levelno == logging.WARNING]
-    assert len(told) == 1, "the log says it once"
+    reported = [row for row in caplog.records if row.levelno == logging.WARNING]
+    assert len(reported) == 1, "the log says it once"

@@ -283,9 +283,9 @@ def test_what_is_weak_is_warned_of_at_each_start(
     with caplog.at_level(logging.WARNING, "pyproducer"):
         Client(found).close()
         Client(found).close()
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == (2 if said else 0)
-    assert all(said in message for message in told if said)
+    reported = [record.getMessage() for record in caplog.records]
+    assert len(reported) == (2 if said else 0)
+    assert all(said in message for message in reported if said)
     assert CANARY not in caplog.text
 
 

@@ -172,11 +172,11 @@ def test_a_token_lives_as_long_as_the_answer_or_the_token_says(
     ids=lambda value: str(value)[:10],
 )
 def test_a_token_that_lives_for_no_time_or_for_no_number_of_seconds_is_refused(
-    life: object, told: str, serve: Callable[..., TokenEndpoint]
+    life: object, reported: str, serve: Callable[..., TokenEndpoint]
 ) -> None:
     for token in ("opaque", jwt(exp=NOW + 60)):
         error = refusal(settings(serve(token_reply(token, expires_in=life)).url))
-        assert f"its token expires in {told} seconds (expires_in)" in str(error)
+        assert f"its token expires in {reported} seconds (expires_in)" in str(error)
 
 
 @pytest.mark.covers("SEC17")

@@ -201,10 +201,10 @@ def test_what_amazons_signer_says_is_shown(
         raise error
 
     monkeypatch.setattr(signer, "generate_auth_token", fails)
-    told = refusal(lambda: from_aws((), "eu-west-1"))
-    assert str(error).strip() in str(told)
-    assert "Check the AWS credentials" in str(told)
-    assert told.__dict__ == {"fatal": fatal}
+    reported = refusal(lambda: from_aws((), "eu-west-1"))
+    assert str(error).strip() in str(reported)
+    assert "Check the AWS credentials" in str(reported)
+    assert reported.__dict__ == {"fatal": fatal}
 
 
 @pytest.mark.covers("SEC18")

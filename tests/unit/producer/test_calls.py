@@ -121,8 +121,8 @@ def test_a_record_that_is_too_large_is_refused_by_the_call_itself(cluster: Scrip
     producer = start(max_request_size=2048, batch_size=1024)
     called: list[object] = []
     with pytest.raises(RecordTooLarge, match=r"topic 't'.*kafka\.max\.request\.size \(2048\)"):
-        producer.send("t", "x" * 3000, on_delivery=lambda *told: called.append(told))
-    assert producer.send("t", "y", on_delivery=lambda *told: called.append(told)).result(20).offset == 0
+        producer.send("t", "x" * 3000, on_delivery=lambda *reported: called.append(reported))
+    assert producer.send("t", "y", on_delivery=lambda *reported: called.append(reported)).result(20).offset == 0
     assert len(called) == 1
 
 

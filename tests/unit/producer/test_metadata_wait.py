@@ -232,7 +232,7 @@ def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
 
     looked_at = clock.calls
 
-    def told(count: int) -> Callable[[], bool]:
+    def reported(count: int) -> Callable[[], bool]:
         def look() -> bool:
             nonlocal looked_at
             if (
@@ -245,8 +245,8 @@ def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
 
         return look
 
-    wait_until(told(1), "the first word", pause=0.001)
-    wait_until(told(2), "another one", pause=0.001)
+    wait_until(reported(1), "the first word", pause=0.001)
+    wait_until(reported(2), "another one", pause=0.001)
     assert clock.now < begin + 16
     first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith(
@@ -257,7 +257,7 @@ def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
     assert again is not None, second
     assert 10 <= int(again[1]) < 16, "twice as long, or what went by until the thread looked"
     cluster.topic_codes = lambda _: 0
-    wait_until(lambda: told(2)() and sending.done.is_set(), "the topics are there")
+    wait_until(lambda: reported(2)() and sending.done.is_set(), "the topics are there")
     sending.result()
 
 

@@ -106,7 +106,7 @@ def assert_parted(rows: Sequence[Row], batch: pa.RecordBatch, piece: int = 1 << 
     rejected = list(found)
     assert len(rejected) == len(found)
     numbers = [columns.row_number(row) for columns in good for row in range(len(columns.records))]
-    assert sorted(numbers + [told.row for told in rejected]) == list(range(FIRST, FIRST + len(rows)))
+    assert sorted(numbers + [reported.row for reported in rejected]) == list(range(FIRST, FIRST + len(rows)))
     assert numbers == sorted(numbers)
     assert encoded == parted(batch.take(pa.array([number - FIRST for number in numbers], pa.int64())), piece)[2]
     return rejected
@@ -125,10 +125,14 @@ def test_so_they_do_in_pieces_with_dictionaries() -> None:
 
     @given(tables, st.sampled_from([400, 1 << 20]))
     def check(rows: list[Row], piece: int) -> None:
-        rejected = {told.row: told for told in assert_parted(rows, batch_of(rows, dictionaries=True), piece)}
+        rejected = {
+            reported.row: reported for reported in assert_parted(rows, batch_of(rows, dictionaries=True), piece)
+        }
         large = {FIRST + number for number, row in enumerate(rows) if row.value > LIMIT}
-        assert large == {told.row for told in rejected.values() if "with its dictionaries decoded" in told.message}
-        expected = {told.row: told for told in expected_of(rows)}
+        assert large == {
+            reported.row for reported in rejected.values() if "with its dictionaries decoded" in reported.message
+        }
+        expected = {reported.row: reported for reported in expected_of(rows)}
         assert rejected.keys() == expected.keys()
         for number in rejected.keys() - large:
             assert rejected[number][:4] == expected[number][:4]
@@ -143,10 +147,10 @@ def test_so_they_do_in_pieces_with_dictionaries() -> None:
 @pytest.mark.parametrize("flaw", FLAWS, ids=str)
 def test_each_flaw_alone_is_found(flaw: dict[str, Any]) -> None:
     rows = [Row(), flawed(Row(), [flaw]), Row(value=2)]
-    (told,) = assert_parted(rows, batch_of(rows))
-    assert told == expected_of(rows)[0]
-    assert isinstance(told.error(), RecordTooLarge if told.kind is RowErrorKind.SIZE else RecordError)
-    assert pickle.loads(pickle.dumps(told)) == told
+    (reported,) = assert_parted(rows, batch_of(rows))
+    assert reported == expected_of(rows)[0]
+    assert isinstance(reported.error(), RecordTooLarge if reported.kind is RowErrorKind.SIZE else RecordError)
+    assert pickle.loads(pickle.dumps(reported)) == reported
 
 
 @pytest.mark.parametrize(
@@ -182,7 +186,7 @@ def test_timestamps_without_a_type_are_null() -> None:
     batch = pa.record_batch({"value": ["v"] * 2, "topic": ["a"] * 2, "timestamp": pa.nulls(2)})
     (good,), rejected, _ = parted(batch)
     assert len(good.records) == 0
-    assert [told.row for told in rejected] == [FIRST, FIRST + 1]
+    assert [reported.row for reported in rejected] == [FIRST, FIRST + 1]
 
 
 def test_a_topic_that_only_bad_rows_have_is_not_asked_for() -> None:
@@ -217,8 +221,8 @@ def test_many_bad_names_cost_no_more_than_their_rows(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Counted, "touched", 0)
     rejected = invalid_topic_names(columns._replace(topics=("a", *names), topic_codes=codes.view(Counted)))
     assert Counted.touched <= 10 * len(codes)
-    assert [told.row - FIRST for told in rejected] == [row for row in range(1000) if codes[row] > 0]
-    assert all(f"'{codes[told.row - FIRST] - 1:05d}nnn" in told.message for told in rejected)
+    assert [reported.row - FIRST for reported in rejected] == [row for row in range(1000) if codes[row] > 0]
+    assert all(f"'{codes[reported.row - FIRST] - 1:05d}nnn" in reported.message for reported in rejected)
 
 
 def test_many_faults_are_not_compared_in_pairs() -> None:

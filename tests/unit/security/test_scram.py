@@ -180,8 +180,8 @@ def test_a_delegation_token_is_said_to_be_one(mechanism: str) -> None:
 
 def first_messages(**fields: bytes) -> bytes:
     """The first message of RFC 7677's server with some fields replaced."""
-    told = {"r": NONCE.encode() + b"server", "s": b"W22ZaJ0SNY7soEsUEjb6gQ==", "i": b"4096"} | fields
-    return b",".join(name.encode() + b"=" + value for name, value in told.items())
+    reported = {"r": NONCE.encode() + b"server", "s": b"W22ZaJ0SNY7soEsUEjb6gQ==", "i": b"4096"} | fields
+    return b",".join(name.encode() + b"=" + value for name, value in reported.items())
 
 
 @pytest.mark.covers("SEC31")

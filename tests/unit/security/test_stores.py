@@ -282,10 +282,10 @@ def test_what_is_wrong_with_a_keystore_is_reported_without_a_prompt_or_a_secret(
     with pytest.raises((TlsFailed, ConfigError), match=words) as raised:
         client_context(TlsSettings(identity=store), ())
     assert isinstance(raised.value, ConfigError) or getattr(raised.value, "fatal", False)
-    told = "".join(traceback.TracebackException.from_exception(raised.value, capture_locals=True).format())
+    reported = "".join(traceback.TracebackException.from_exception(raised.value, capture_locals=True).format())
     key = certificates.file("client.key").read_text().splitlines()[1]
     for secret in ("canary", "store-pw", "key-pw", LONG[:100], key, KEY_PASSWORD):
-        assert secret not in told.replace(str(STORES), ""), f"{secret} shows"
+        assert secret not in reported.replace(str(STORES), ""), f"{secret} shows"
 
 
 def trust_of(content: bytes) -> Callable[[Path], Store]:

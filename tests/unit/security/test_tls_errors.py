@@ -62,15 +62,15 @@ def shake_and_read(client: TlsStream, peer: MemoryPeer) -> None:
 @pytest.mark.covers("SEC20")
 @VERSIONS
 def test_an_unknown_ca_is_named_beside_what_is_trusted(odd: Certificates, version: ssl.TLSVersion) -> None:
-    told = failure(stream(odd), server(odd, "untrusted", version=version))
-    assert told.fatal
+    reported = failure(stream(odd), server(odd, "untrusted", version=version))
+    assert reported.fatal
     for words in (
         "broker:9093",
         "issued by 'O=stranger, OU=another CA",
         f"not in {odd.ca} (1 certificate)",
         "truststore",
     ):
-        assert words in str(told)
+        assert words in str(reported)
 
 
 @pytest.mark.covers("SEC20")
@@ -92,10 +92,10 @@ def test_a_certificate_that_signed_itself_is_one_of_an_unknown_ca(odd: Certifica
 def test_dates_are_shown_beside_our_clock(
     odd: Certificates, version: ssl.TLSVersion, name: str, words: list[str]
 ) -> None:
-    told = failure(stream(odd), server(odd, name, version=version))
-    assert told.fatal
+    reported = failure(stream(odd), server(odd, name, version=version))
+    assert reported.fatal
     for word in [*words, CLOCK]:
-        assert word in str(told)
+        assert word in str(reported)
 
 
 @pytest.mark.covers("SEC20")
@@ -104,10 +104,10 @@ def test_dates_are_shown_beside_our_clock(
 def test_the_error_for_another_name_has_the_names_of_the_certificate(
     odd: Certificates, version: ssl.TLSVersion, host: str
 ) -> None:
-    told = failure(stream(odd, host), server(odd, "elsewhere", version=version))
-    assert told.fatal
-    assert f"not for '{host}', a host of the brokers' advertised.listeners, but for " in str(told)
-    assert "kafka.example.org, *.example.net, 10.1.2.3" in str(told)
+    reported = failure(stream(odd, host), server(odd, "elsewhere", version=version))
+    assert reported.fatal
+    assert f"not for '{host}', a host of the brokers' advertised.listeners, but for " in str(reported)
+    assert "kafka.example.org, *.example.net, 10.1.2.3" in str(reported)
 
 
 @pytest.mark.covers("SEC21")
@@ -115,10 +115,10 @@ def test_the_error_for_another_name_has_the_names_of_the_certificate(
 def test_the_error_for_a_client_without_a_certificate_says_to_set_one(
     odd: Certificates, version: ssl.TLSVersion
 ) -> None:
-    told = failure(stream(odd), server(odd, ask=True, version=version))
-    assert told.fatal
-    assert "broker:9093 requires a client certificate, and none is set (alert " in str(told)
-    assert "ssl.keystore.location" in str(told)
+    reported = failure(stream(odd), server(odd, ask=True, version=version))
+    assert reported.fatal
+    assert "broker:9093 requires a client certificate, and none is set (alert " in str(reported)
+    assert "ssl.keystore.location" in str(reported)
 
 
 @pytest.mark.covers("SEC21")
@@ -127,26 +127,28 @@ def test_a_certificate_that_is_refused_is_described(
     odd: Certificates, certificates: Certificates, version: ssl.TLSVersion
 ) -> None:
     odd.issue("client", ["c@example.org"], common_name="mallory", trusted=False)
-    told = failure(stream(odd, identity="client"), server(odd, ask=True, version=version))
-    assert told.fatal
-    assert f"broker:9093 rejected the certificate of {odd.file('client.pem')} (alert unknown_ca): 'O=" in str(told)
-    assert "CN=mallory', issued by 'O=stranger, OU=another CA', valid until 20" in str(told)
+    reported = failure(stream(odd, identity="client"), server(odd, ask=True, version=version))
+    assert reported.fatal
+    assert f"broker:9093 rejected the certificate of {odd.file('client.pem')} (alert unknown_ca): 'O=" in str(reported)
+    assert "CN=mallory', issued by 'O=stranger, OU=another CA', valid until 20" in str(reported)
 
 
 @pytest.mark.covers("SEC22")
 def test_no_version_in_common_names_ours(odd: Certificates) -> None:
-    told = failure(stream(odd, protocols=("TLSv1.2",)), server(odd, version=ssl.TLSVersion.TLSv1_3))
-    assert told.fatal
-    assert "(alert protocol_version): this client has TLSv1.2 with the default ones (ssl.enabled.protocols" in str(told)
+    reported = failure(stream(odd, protocols=("TLSv1.2",)), server(odd, version=ssl.TLSVersion.TLSv1_3))
+    assert reported.fatal
+    assert "(alert protocol_version): this client has TLSv1.2 with the default ones (ssl.enabled.protocols" in str(
+        reported
+    )
 
 
 @pytest.mark.covers("SEC22")
 def test_no_cipher_suite_in_common_names_ours(odd: Certificates) -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
     peer = server(odd, version=ssl.TLSVersion.TLSv1_2, suites="ECDHE-ECDSA-AES128-GCM-SHA256")
-    told = failure(stream(odd, cipher_suites=(suite,)), peer)
-    assert told.fatal
-    assert f"(alert handshake_failure): this client has TLSv1.2 with {suite}" in str(told)
+    reported = failure(stream(odd, cipher_suites=(suite,)), peer)
+    assert reported.fatal
+    assert f"(alert handshake_failure): this client has TLSv1.2 with {suite}" in str(reported)
 
 
 @pytest.mark.covers("SEC23")

@@ -37,12 +37,12 @@ def named(*attributes: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
 
 
 @pytest.mark.parametrize(("end", "told"), [(2049, "2049-12-31 23:59:59 UTC"), (2081, "2081-12-31 23:59:59 UTC")])
-def test_both_forms_of_dates_are_shown_alike(end: int, told: str) -> None:
+def test_both_forms_of_dates_are_shown_alike(end: int, reported: str) -> None:
     """Years from 2050 on have four digits (RFC 5280, 4.1.2.5)."""
     name = named((x509.NameOID.COMMON_NAME, "broker"))
     found = read_certificate(certificate(name, [], datetime(end, 12, 31, 23, 59, 59, tzinfo=UTC)))
     assert found is not None
-    assert (found.not_before, found.not_after) == ("1999-02-03 04:05:06 UTC", told)
+    assert (found.not_before, found.not_after) == ("1999-02-03 04:05:06 UTC", reported)
 
 
 def test_names_are_those_that_a_client_looks_at() -> None:

@@ -137,8 +137,8 @@ class LossyCluster:
         if outgoing.api is METADATA:
             answer = metadata_of({TOPIC: [partition.leader for partition in self.partitions]})
             partitions = tuple(
-                told._replace(leader_epoch=partition.epoch)
-                for told, partition in zip(answer.topics[0].partitions, self.partitions, strict=True)
+                reported._replace(leader_epoch=partition.epoch)
+                for reported, partition in zip(answer.topics[0].partitions, self.partitions, strict=True)
             )
             return answer._replace(topics=(answer.topics[0]._replace(partitions=partitions),))
         if outgoing.api is not PRODUCE:

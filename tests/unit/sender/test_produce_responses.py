@@ -256,7 +256,7 @@ def hint(leader: int, epoch: int) -> LeaderIdAndEpoch:
 
 @pytest.mark.covers("SN48", "MT7")
 @pytest.mark.parametrize(("code", "told"), [(NOT_LEADER, True), (FENCED, True), (19, False), (3, False)])
-def test_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int, told: bool) -> None:
+def test_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int, reported: bool) -> None:
     """KIP-951; the endpoint of a node that metadata does not know comes with the answer."""
     made = sender_fakes()
     (outgoing,) = in_flight(made, b"a")
@@ -264,8 +264,8 @@ def test_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int
     answer = answer_to(outgoing, code, current_leader=hint(7, 4))
     made.complete(outgoing, answer._replace(node_endpoints=(NodeEndpoint(7, "host7", 9092, "r7"),)))
     requests = made.step().requests
-    assert [request.node for request in requests if request.api is not METADATA] == ([7] if told else [])
-    assert made.metadata.cluster.nodes.get(7) == (Node("host7", 9092, "r7") if told else None)
+    assert [request.node for request in requests if request.api is not METADATA] == ([7] if reported else [])
+    assert made.metadata.cluster.nodes.get(7) == (Node("host7", 9092, "r7") if reported else None)
     refresh = Action.REFRESH_METADATA in Code(code).action
     assert any(request.api is METADATA for request in requests) is refresh, "and the cluster is asked anyway"
 

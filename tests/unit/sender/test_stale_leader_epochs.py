@@ -15,7 +15,7 @@ NOW = 5000.0
 NOT_LEADER = 6
 
 
-def told(made: Metadata, now: float, leader: int, epochs: int, topic_id: bytes = bytes(16)) -> tuple[int, int]:
+def reported(made: Metadata, now: float, leader: int, epochs: int, topic_id: bytes = bytes(16)) -> tuple[int, int]:
     """The leader and the epoch that are believed after another answer."""
     made.use("a", now)
     made.request_update()
@@ -31,26 +31,26 @@ def metadata() -> Metadata:
 @pytest.mark.covers("MT3")
 def test_without_topic_ids_older_epochs_are_accepted_after_a_while_without_newer_ones() -> None:
     made = metadata()
-    assert told(made, NOW, 1, 9) == (1, 9)
-    assert told(made, NOW + 100, 2, 0) == (1, 9)
-    assert told(made, NOW + 100 + MAX_BROKER_LAG_S - 0.1, 2, 0) == (1, 9)
-    assert told(made, NOW + 100 + MAX_BROKER_LAG_S, 2, 0) == (2, 0)
-    assert told(made, NOW + 110, 1, 1) == (1, 1), "its own epochs count on"
+    assert reported(made, NOW, 1, 9) == (1, 9)
+    assert reported(made, NOW + 100, 2, 0) == (1, 9)
+    assert reported(made, NOW + 100 + MAX_BROKER_LAG_S - 0.1, 2, 0) == (1, 9)
+    assert reported(made, NOW + 100 + MAX_BROKER_LAG_S, 2, 0) == (2, 0)
+    assert reported(made, NOW + 110, 1, 1) == (1, 1), "its own epochs count on"
 
 
 def test_a_broker_that_lags_is_not_believed_while_another_one_knows_more() -> None:
     made = metadata()
-    told(made, NOW, 1, 9)
+    reported(made, NOW, 1, 9)
     for seconds in range(60):
         leader, epoch = (2, 8) if seconds % 3 else (1, 9)
-        assert told(made, NOW + seconds, leader, epoch) == (1, 9)
+        assert reported(made, NOW + seconds, leader, epoch) == (1, 9)
 
 
 def test_with_topic_ids_older_epochs_of_the_same_topic_are_never_believed() -> None:
     made = metadata()
-    told(made, NOW, 1, 9, b"1" * 16)
+    reported(made, NOW, 1, 9, b"1" * 16)
     for seconds in range(60):
-        assert told(made, NOW + seconds, 2, 8, b"1" * 16) == (1, 9)
+        assert reported(made, NOW + seconds, 2, 8, b"1" * 16) == (1, 9)
 
 
 @pytest.mark.covers("MT3")

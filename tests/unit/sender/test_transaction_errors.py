@@ -287,9 +287,9 @@ def test_a_producer_with_an_old_epoch_may_abort_and_its_error_says_what_follows(
         made.script["produce"] = [47]
         made.made.batches(b"a")
         made.run()
-        told = made.do(TxnCall.COMMIT).error
-        assert isinstance(told, TransactionAbortable)
-        assert "transaction.timeout.ms passed; abort_transaction() shows which" in str(told)
+        reported = made.do(TxnCall.COMMIT).error
+        assert isinstance(reported, TransactionAbortable)
+        assert "transaction.timeout.ms passed; abort_transaction() shows which" in str(reported)
         made.script["abort"] = [code]
         assert isinstance(made.do(TxnCall.ABORT).error, ProducerFenced) == bool(code)
         assert made.state is state

@@ -21,9 +21,9 @@ def task(first: int) -> TaskReport:
 
 def test_a_commit_logs_a_page_for_people_and_a_line_for_programs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    told = commit([task(0), task(10)], "micro-batch 3")
-    assert told.status == "committed"
-    assert told.report.ranges == {("t", 0): OffsetRange(0, 19, 20)}
+    reported = commit([task(0), task(10)], "micro-batch 3")
+    assert reported.status == "committed"
+    assert reported.report.ranges == {("t", 0): OffsetRange(0, 19, 20)}
     people, programs = caplog.records
     assert (people.name, people.levelname) == ("pyproducer", "INFO")
     assert people.getMessage().startswith("micro-batch 3: 20 records in 2.00 s (10/s); 2,122 bytes ")
@@ -44,8 +44,8 @@ def test_tasks_without_metrics_are_counted_all_the_same(caplog: pytest.LogCaptur
 
 
 def test_an_abort_is_one_warning_for_people(caplog: pytest.LogCaptureFixture) -> None:
-    told = abort([task(0), None], "batch write")
-    assert (told.report.records, told.status) == (10, "aborted")
+    reported = abort([task(0), None], "batch write")
+    assert (reported.report.records, reported.status) == (10, "aborted")
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("pyproducer", "WARNING")
     assert "stay in Kafka" in record.getMessage()

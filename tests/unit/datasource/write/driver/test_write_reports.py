@@ -85,10 +85,10 @@ def test_a_path_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pyte
     for folder in (blocked / "reports", "nonsense://host/path"):
         caplog.clear()
         BatchWriter(settings(folder)).commit([task(0)])
-        (told,) = [record for record in caplog.records if record.levelname == "WARNING"]
-        assert f"its report could not be saved in reportPath {folder}" in told.getMessage()
-        assert "the write is committed" in told.getMessage()
-        assert '"records": 10' in told.getMessage(), "who reads the log has the report all the same"
+        (reported,) = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert f"its report could not be saved in reportPath {folder}" in reported.getMessage()
+        assert "the write is committed" in reported.getMessage()
+        assert '"records": 10' in reported.getMessage(), "who reads the log has the report all the same"
 
 
 @pytest.mark.covers("COM16")
@@ -192,8 +192,8 @@ def test_the_frame_of_reports_has_the_rows_that_were_rejected() -> None:
     }
     made: list[tuple[Any, str]] = []
     session = SimpleNamespace(createDataFrame=lambda *arguments: made.append(arguments))  # a real one needs a JVM
-    told = SimpleNamespace(value=deque([json.dumps(page)]))
-    Reports(cast(Any, session), cast(Any, told)).to_frame()
+    reported = SimpleNamespace(value=deque([json.dumps(page)]))
+    Reports(cast(Any, session), cast(Any, reported)).to_frame()
     [([values], schema)] = made
     row = dict(zip(re.findall(r"(?:^|, )(\w+) ", schema), values, strict=True))
     assert (row["records"], row["rejected"], row["rejected_by"]) == (10, 3, {"row": 2, "size": 1})

@@ -35,7 +35,7 @@ def jvm() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Inodes of the sockets whose option is set, as `/proc` tells connections apart."""
     inodes: list[int] = []
 
@@ -64,7 +64,7 @@ def spark_main(module: str, body: str = "return call()") -> Main:
     return main
 
 
-def test_it_is_the_socket_of_spark_and_no_other(jvm: socket.socket, told: list[int]) -> None:
+def test_it_is_the_socket_of_spark_and_no_other(jvm: socket.socket, reported: list[int]) -> None:
     """Connections of a producer, of a user's own code, and even others to the very same JVM, are left alone."""
     with contextlib.ExitStack() as stack:
         brokers = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -74,33 +74,33 @@ def test_it_is_the_socket_of_spark_and_no_other(jvm: socket.socket, told: list[i
             stack.callback(pair[0].close)
             stack.callback(pair[1].close)
         assert spark_main("pyspark.worker")(*files[2])
-        assert told == [inode(held[2][0])]
+        assert reported == [inode(held[2][0])]
 
 
-def test_a_file_over_a_descriptor_of_its_own_is_as_good(jvm: socket.socket, told: list[int]) -> None:
+def test_a_file_over_a_descriptor_of_its_own_is_as_good(jvm: socket.socket, reported: list[int]) -> None:
     """PySpark's daemon duplicates the descriptor for the file that its worker reads from."""
     with connection(jvm) as (near, _), open(near.fileno(), "rb", closefd=False) as infile:
         assert spark_main("pyspark.worker")(infile, None)
-        assert told == [inode(near)]
+        assert reported == [inode(near)]
         near.sendall(b"x")  # still open: only a duplicate was closed
 
 
-def test_the_jvm_is_answered_before_each_batch_is_read(jvm: socket.socket, told: list[int]) -> None:
+def test_the_jvm_is_answered_before_each_batch_is_read(jvm: socket.socket, reported: list[int]) -> None:
     with connection(jvm) as (near, _), near.makefile("rb") as infile:
         main = spark_main("pyspark.worker", "return call()")
         main.__globals__["call"] = JvmConnection
         answered = main(infile, None).answered(iter("abc"))  # type: ignore[attr-defined]
-        assert told == []
-        assert [(batch, len(told)) for batch in answered] == [("a", 1), ("b", 2), ("c", 3)]
-        assert told == [inode(near)] * 4
+        assert reported == []
+        assert [(batch, len(reported)) for batch in answered] == [("a", 1), ("b", 2), ("c", 3)]
+        assert reported == [inode(near)] * 4
 
 
-def test_without_spark_among_the_callers_nothing_is_touched(jvm: socket.socket, told: list[int]) -> None:
+def test_without_spark_among_the_callers_nothing_is_touched(jvm: socket.socket, reported: list[int]) -> None:
     with connection(jvm) as (near, _), near.makefile("rb") as infile:
         assert not JvmConnection().answer_at_once()
         assert not spark_main("a_users_module")(infile, None)
         assert not spark_main("pyspark.sql.worker.write_into_data_source")(infile, None)
-        assert told == []
+        assert reported == []
 
 
 class Odd:
@@ -119,24 +119,24 @@ ODD: list[Any] = [None, object(), Odd(-1), Odd("seven"), Odd(10**6), Odd(10**30)
 
 
 @pytest.mark.parametrize("infile", ODD, ids=map(repr, range(len(ODD))))
-def test_what_is_not_a_socket_fails_no_write(infile: object, told: list[int]) -> None:
+def test_what_is_not_a_socket_fails_no_write(infile: object, reported: list[int]) -> None:
     assert not spark_main("pyspark.worker")(infile, None)
-    assert told == []
+    assert reported == []
 
 
-def test_a_frame_without_an_infile_fails_no_write(told: list[int]) -> None:
+def test_a_frame_without_an_infile_fails_no_write(reported: list[int]) -> None:
     assert not spark_main("pyspark.worker", "del infile; return call()")(None, None)
 
 
-def test_a_worker_without_the_daemon_is_left_alone(jvm: socket.socket, told: list[int]) -> None:
+def test_a_worker_without_the_daemon_is_left_alone(jvm: socket.socket, reported: list[int]) -> None:
     """Its one file, for both directions, knows no descriptor."""
     with connection(jvm) as (near, _), near.makefile("rwb") as both:
         assert not spark_main("pyspark.worker")(both, both)
-    assert told == []
+    assert reported == []
 
 
 def test_closed_sockets_files_and_unix_sockets_are_left_alone(
-    jvm: socket.socket, tmp_path: Path, told: list[int]
+    jvm: socket.socket, tmp_path: Path, reported: list[int]
 ) -> None:
     main = spark_main("pyspark.worker")
     with connection(jvm) as (near, _):
@@ -151,12 +151,12 @@ def test_closed_sockets_files_and_unix_sockets_are_left_alone(
     (tmp_path / "file").write_bytes(b"x")
     with (tmp_path / "file").open("rb") as infile:
         assert not main(infile, None)
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.parametrize("timeout", [0.0, 30.0])
 def test_the_connection_stays_as_it_is_whatever_timeout_new_sockets_have(
-    jvm: socket.socket, told: list[int], timeout: float
+    jvm: socket.socket, reported: list[int], timeout: float
 ) -> None:
     """A user's code in the same worker may set it: a read that does not wait would end the task's rows early."""
     with connection(jvm) as (near, _), near.makefile("rb") as infile:
@@ -167,13 +167,13 @@ def test_the_connection_stays_as_it_is_whatever_timeout_new_sockets_have(
         finally:
             socket.setdefaulttimeout(before)
         assert os.get_blocking(near.fileno())
-        assert told == [inode(near)]
+        assert reported == [inode(near)]
 
 
-def test_a_system_without_the_option_is_left_alone(jvm: socket.socket, told: list[int]) -> None:
+def test_a_system_without_the_option_is_left_alone(jvm: socket.socket, reported: list[int]) -> None:
     with connection(jvm) as (near, _):
         assert not set_quickack(near.fileno(), None)
-    assert told == []
+    assert reported == []
 
 
 def test_a_system_that_refuses_the_option_fails_no_write(jvm: socket.socket) -> None:
