@@ -156,9 +156,11 @@ def _decimals(kind: pa.Decimal128Type, raw: RawColumn, valid: pa.Buffer | None) 
 def _too_long(raw: RawColumn, lengths: npt.NDArray[Any], negative: BoolArray, sign: BoolArray) -> BoolArray:
     """Return whether decimals of more than 16 bytes have digits in those before the last 16."""
     bad: BoolArray = (lengths > 16) & (sign != negative)
-    for index in np.flatnonzero(lengths > 16).tolist():
-        head = raw.data[int(raw.values[index]) : int(raw.values[index + 1]) - 16]
-        bad[index] |= bool((head != (0xFF if negative[index] else 0)).any())
+    if len(lengths) and lengths.max() > 16:
+        wrong = np.zeros(len(raw.data) + 1, dtype=np.int64)
+        np.cumsum(raw.data != np.where(negative, 0xFF, 0).repeat(lengths), out=wrong[1:])
+        starts = raw.values[:-1]
+        bad |= wrong[np.maximum(raw.values[1:] - 16, starts)] > wrong[starts]
     return bad
 
 

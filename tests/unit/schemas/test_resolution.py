@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -244,6 +245,17 @@ def test_a_column_comes_back_as_it_was_encoded() -> None:
     found = decode(schema, encoded(schema, pa.array(rows, kind)).rows)
     assert found.rows == rows
     assert found.kind == kind
+
+
+def test_decimals_of_many_bytes() -> None:
+    kind = logical("bytes", "decimal", precision=38)
+    most = 10**38 - 1
+    numbers = [0, 1, -1, most, -most, 1 << 126, -(1 << 126), most + 1, -most - 1, 1 << 127, -(1 << 127) - 1, 1 << 140]
+    widths = (18, 20, 40)
+    contents = [number.to_bytes(width, "big", signed=True) for number in numbers for width in widths]
+    rows: list[bytes | None] = [encode_varint(len(content)) + content for content in contents]
+    wanted = [Decimal(number) if abs(number) <= most else None for number in numbers for _ in widths]
+    assert decode(kind, rows).rows == wanted
 
 
 def test_many_rows_grow_all_columns() -> None:
