@@ -144,6 +144,7 @@ def test_quickstart_with_the_embedded_broker(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 100, said
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
 def test_quickstart_with_a_real_cluster(
     tmp_path: Path, kafka_three: KafkaCluster, flights: list[dict[str, Any]]
@@ -168,6 +169,7 @@ def test_quickstart_with_a_real_cluster(
         assert sum(end_offsets(servers, topic).values()) == 2 * ROWS
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
 def test_quickstart_kills_a_query_and_each_flight_is_seen_once(tmp_path: Path) -> None:
     """The killed run leaves rows in the log that are in no committed transaction, and nothing in the temporary directory."""
