@@ -1,13 +1,14 @@
-"""Texts of options as Java and Spark read them: patterns of topics, offsets as JSON, durations. Ids (tests/ids.md): RD."""
+"""Options of reads in Spark: errors before any task, and texts as Java and Spark read them. Ids (tests/ids.md): RD."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import NumberFormatException
+from pyspark.errors import AnalysisException, NumberFormatException, PySparkException
 from pyspark.sql import SparkSession
 
 from spark_producer.config.durations import duration_ms
@@ -15,9 +16,51 @@ from spark_producer.config.partition_json import numbers_of
 from spark_producer.config.subscription import SubscribePattern
 from spark_producer.config.topic_pattern import check_pattern
 from spark_producer.errors import ConfigError
+from tests.spark.frames import FORMAT, told_in_short
 from tests.support.jars import spark_sink_jars
 from tests.unit.config.source_texts import BAD_DURATIONS, DURATIONS, OFFSETS, REFUSED_OFFSETS, TAKEN_BY_SPARK
 from tests.unit.config.topic_patterns import NAMES, SHARED, random_patterns
+
+SERVERS, NOBODY = "kafka.bootstrap.servers", "localhost:1"
+
+LOADS = [
+    ({}, "the read has no topics: one of subscribe, subscribePattern and assign must be set"),
+    (
+        {"subscribe": "orders", "startingOffsets": '{"orders":{"0":1.5}}'},
+        "startingOffsets is wrong: the number of topic 'orders'",
+    ),
+    ({"subscribePattern": "\\p{L}"}, "subscribePattern has a class of Unicode"),
+    ({"subscribe": "orders", "kafka.max.poll.records": "1"}, "option 'kafka.max.poll.records' is not supported"),
+    ({"subscribe": "orders", "deadLetterTopic": "x"}, "option 'deadLetterTopic' is not supported: it is for writes"),
+    ({"subscribe": "orders", "failOnDataLos": "true"}, "Did you mean 'failOnDataLoss'?"),
+]
+
+
+@pytest.mark.covers("RD2")
+@pytest.mark.parametrize(("options", "said"), LOADS)
+@pytest.mark.parametrize("way", ["read", "readStream"])
+def test_a_bad_option_is_an_error_of_load(spark: SparkSession, way: str, options: dict[str, str], said: str) -> None:
+    """No broker is asked: none listens there."""
+    with pytest.raises(AnalysisException) as raised:
+        getattr(spark, way).format(FORMAT).option(SERVERS, NOBODY).options(**options).load()
+    assert said in told_in_short(str(raised.value))
+
+
+@pytest.mark.covers("RD2")
+def test_what_is_wrong_in_a_batch_alone_is_an_error_of_its_plan(spark: SparkSession) -> None:
+    options = {SERVERS: NOBODY, "subscribe": "orders", "startingOffsets": "latest"}
+    with pytest.raises(PySparkException) as raised:
+        spark.read.format(FORMAT).options(**options).load().collect()
+    assert "startingOffsets cannot be latest: a batch that starts there" in told_in_short(str(raised.value))
+
+
+@pytest.mark.covers("RD2")
+def test_what_is_wrong_in_a_stream_alone_fails_its_start(spark: SparkSession, tmp_path: Path) -> None:
+    options = {SERVERS: NOBODY, "subscribe": "orders", "endingOffsets": "latest"}
+    stream = spark.readStream.format(FORMAT).options(**options).load()
+    with pytest.raises(PySparkException) as raised:
+        stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start().processAllAvailable()
+    assert "endingOffsets is for batches: a stream has no end" in str(raised.value)
 
 
 def is_taken(pattern: str) -> bool:

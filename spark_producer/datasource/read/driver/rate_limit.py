@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.errors import ConfigError
-
-_UNITS = {
-    "us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0
-}  # fmt: skip
-"""Seconds of each unit of time of Spark's options (`JavaUtils.timeStringAs`); without a unit it is milliseconds."""
 
 Offsets = Mapping[TopicPartition, int]
 """The next offset to read of each topic-partition."""
-
-
-def seconds_of(option: str, text: str) -> float:
-    """Return a time of Spark's options in seconds: `90s`, `15m`, `2h`.
-
-    Raises:
-        ConfigError: it is no such time.
-    """
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower(), re.ASCII)
-    if found is None or found[2] not in _UNITS:
-        raise ConfigError(f"{option} is {text!r}, which is no time. Give a number and a unit: 90s, 15m or 2h")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def limited_ends(limit: int, starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:

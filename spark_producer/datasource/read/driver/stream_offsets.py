@@ -14,6 +14,7 @@ from spark_producer.admin.offsets import EARLIEST, LATEST
 from spark_producer.admin.partition_offsets import FoundTopics
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import escaping_logger
+from spark_producer.config.durations import duration_ms
 from spark_producer.config.offset_limits import SpecificOffsets, starting_limit
 from spark_producer.config.subscription import subscription
 from spark_producer.consumer.offset_range import OffsetRange
@@ -21,7 +22,7 @@ from spark_producer.datasource.read.driver.assignment import assigned
 from spark_producer.datasource.read.driver.batch_plan import connect, isolation_of
 from spark_producer.datasource.read.driver.data_loss import report_loss, within_the_log
 from spark_producer.datasource.read.driver.offset_resolution import OffsetLookup, named, starting_offsets
-from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends, seconds_of
+from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends
 from spark_producer.datasource.read.driver.topic_history import TopicHistory
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.errors import PyProducerError
@@ -59,7 +60,7 @@ class StreamOffsets:
         self._history = TopicHistory()
         self._delay: TriggerDelay | None = None
         if settings.source.min_offsets_per_trigger is not None:
-            delay = seconds_of("maxTriggerDelay", settings.source.max_trigger_delay)
+            delay = duration_ms("maxTriggerDelay", settings.source.max_trigger_delay) / 1000
             self._delay = TriggerDelay(settings.source.min_offsets_per_trigger, delay)
         self._is_available_now = False
         self._last_ends: Offsets | None = None

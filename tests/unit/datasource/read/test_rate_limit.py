@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends, seconds_of
-from spark_producer.errors import ConfigError
+from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 
@@ -29,17 +28,3 @@ def test_a_batch_waits_for_enough_offsets_or_long_enough() -> None:
     assert not delay.waits({A: 1}, {A: 9, B: 2}, 1002.0), "a new partition counts from 0"
     assert delay.waits({A: 9}, {A: 10}, 1061.9)
     assert not delay.waits({A: 9}, {A: 9}, 1062.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("15m", 900), ("90s", 90), ("2h", 7200), ("1500", 1.5), ("10ms", 0.01), (" 1 Min ", 60), ("1d", 86400)],
-)
-def test_times_are_those_of_spark(text: str, seconds: float) -> None:
-    assert seconds_of("maxTriggerDelay", text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "m", "1.5m", "5 weeks", "-1s"])
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"maxTriggerDelay is .*, which is no time"):
-        seconds_of("maxTriggerDelay", text)
