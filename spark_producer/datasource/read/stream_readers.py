@@ -76,13 +76,6 @@ class StreamReader(DataSourceStreamReader):
 
         return read_task(self.settings, self.schema, partition)
 
-    @hide_internal_traceback
-    def commit(self, end: OffsetJson) -> None:
-        """Commit the offsets of a finished micro-batch to `commitGroup`, if it is set (driver)."""
-        from spark_producer.datasource.read.driver.offset_json import from_json
-
-        self.stream.commit(from_json(end))
-
     def stop(self) -> None:
         """Close the connections (driver)."""
         if self._stream is not None:
@@ -95,7 +88,10 @@ class StreamReader(DataSourceStreamReader):
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-    """The reader of `spark.readStream.format("pyproducer")` from Spark 4.2 on."""
+    """The reader of `spark.readStream.format("pyproducer")` from Spark 4.2 on.
+
+    It has no `commit`: Spark calls that one micro-batch late, and never for the last one of the trigger availableNow.
+    """
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of the options, which Spark hands to `latestOffset` unless the trigger has none."""
@@ -134,6 +130,13 @@ class UnlimitedStreamReader(StreamReader):
         """Return the ranges of each task of a micro-batch (driver)."""
         self._start = end
         return super().partitions(start, end)
+
+    @hide_internal_traceback
+    def commit(self, end: OffsetJson) -> None:
+        """Commit the offsets of a finished micro-batch to `commitGroup`, if it is set (driver)."""
+        from spark_producer.datasource.read.driver.offset_json import from_json
+
+        self.stream.commit(from_json(end))
 
     @hide_internal_traceback
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802 - as pyspark 4.0

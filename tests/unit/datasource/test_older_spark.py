@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,9 +11,15 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, datasource
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_producer import register
 from spark_producer.datasource import spark_compat
+from spark_producer.datasource.read import planning, stream_readers
+from spark_producer.errors import ConfigError
+
+MODULES = (spark_compat, stream_readers, planning)
+"""What depends on the version of PySpark when it is loaded, the lowest first."""
 
 
 @pytest.fixture
@@ -37,6 +44,39 @@ def test_a_stream_of_spark_4_0_is_taken_for_one_of_arrow_batches() -> None:
 
 def test_a_newer_spark_gives_its_own_class() -> None:
     assert spark_compat.DataSourceStreamArrowWriter is datasource.DataSourceStreamArrowWriter
+
+
+@pytest.fixture
+def spark_4_1(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """PySpark's module without what came with 4.2, and nor with 4.1: read limits, the fixed end of availableNow, filters."""
+    with monkeypatch.context() as patch:
+        patch.delattr(datasource.DataSourceStreamReader, "getDefaultReadLimit")
+        patch.delattr(datasource.DataSourceReader, "pushFilters")
+        for module in MODULES:
+            importlib.reload(module)
+        yield
+    for module in MODULES:
+        importlib.reload(module)
+
+
+@pytest.mark.covers("RD16")
+@pytest.mark.usefixtures("spark_4_1")
+def test_a_stream_of_spark_4_1_has_no_limits_and_says_so() -> None:
+    options = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+    schema = StructType([StructField("value", BinaryType())])
+    reader = planning.stream_reader(options, schema)
+    assert len(inspect.signature(reader.latestOffset).parameters) == 0, "by this Spark sees that there are no limits"
+    with pytest.raises(ConfigError, match=r"maxOffsetsPerTrigger needs Spark 4\.2 or newer"):
+        planning.stream_reader({**options, "maxOffsetsPerTrigger": "5"}, schema)
+    assert planning.batch_reader(options, schema).filters.__func__ is None
+
+
+def test_a_newer_spark_has_limits() -> None:
+    reader = planning.stream_reader(
+        {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}, StructType([StructField("value", BinaryType())])
+    )
+    assert list(inspect.signature(reader.latestOffset).parameters) == ["start", "limit"]
+    assert isinstance(reader, spark_compat.SupportsTriggerAvailableNow)
 
 
 def session(error: Exception | None) -> SparkSession:

@@ -57,6 +57,8 @@ class StreamOffsets:
         self._connect = connect
         self._client: BlockingClient | None = None
         self._group: GroupOffsets | None = None
+        self._committed: Offsets | None = None
+        """The offsets of the last commit to `commitGroup`."""
         self._history = TopicHistory()
         self._delay: TriggerDelay | None = None
         if settings.source.min_offsets_per_trigger is not None:
@@ -92,8 +94,11 @@ class StreamOffsets:
 
         Without `limited` the options for the size of a micro-batch do not count, as Spark wants it for the trigger `once`.
 
+        Spark asks when the batch before has finished, so its offsets are committed to `commitGroup`.
+
         Raises: as `initial`.
         """
+        self.commit(starts)
         ends = self._last_ends
         if ends is None:
             ends = self._latest_offsets(starts)
@@ -136,8 +141,9 @@ class StreamOffsets:
     def commit(self, ends: Offsets) -> None:
         """Commit offsets of finished micro-batches to `commitGroup`, if it is set. A failure is a warning."""
         group = self._source.commit_group
-        if group is None or not ends:
+        if group is None or not ends or ends == self._committed:
             return
+        self._committed = ends
         try:
             if self._group is None:
                 self._group = GroupOffsets(self._connected(), group)

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from spark_producer.broker import LocalBroker
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import SourceOptions
 from spark_producer.datasource.read.columns import default_columns
 from spark_producer.datasource.read.driver import stream_offsets
@@ -219,23 +220,33 @@ def test_a_topic_that_is_gone(broker: LocalBroker, start: Callable[..., Reader])
 
 @pytest.mark.covers("RD18")
 def test_finished_offsets_are_committed_to_the_group(broker: LocalBroker, start: Callable[..., Reader]) -> None:
-    reader = start(commitGroup="lag")
-    reader.commit({"t": {"0": 7, "1": 2}})
-    reader.commit({"t": {"0": 8, "1": 2}})
+    """When Spark asks for the next batch: it calls `commit` a batch later, and not after the last one."""
+    reader = start(commitGroup="lag", maxOffsetsPerTrigger="7")
+    at = reader.initialOffset()
+    for wanted in ([(0, 0), (1, 0)], [(0, 5), (1, 2)], [(0, 10), (1, 4)]):
+        reader.commit(at)  # nothing happens
+        at = latest(reader, at)
+        assert committed(broker) == wanted
+
+
+def committed(broker: LocalBroker) -> list[tuple[int, int]]:
+    """The offsets of the group `lag` by partition of `t`."""
     with client_of(broker) as client:
         body = OffsetFetchRequest("lag", (OffsetFetchRequestTopic("t", (0, 1)),))
-        version_1 = OFFSET_FETCH._replace(max_version=7)
-        rows = client.request(version_1, body).topics[0].partitions
-    assert [(row.partition_index, row.committed_offset) for row in rows] == [(0, 8), (1, 2)]
+        of_one_group = OFFSET_FETCH._replace(max_version=7)
+        rows = client.request(of_one_group, body).topics[0].partitions
+    return [(row.partition_index, row.committed_offset) for row in rows]
 
 
 @pytest.mark.covers("RD18")
 def test_a_commit_that_fails_is_a_warning(
     broker: LocalBroker, start: Callable[..., Reader], caplog: pytest.LogCaptureFixture
 ) -> None:
-    start(commitGroup="lag").commit({"nope": {"0": 7}})
+    start(commitGroup="lag").stream.commit({TopicPartition("nope", 0): 7})
     assert "could not be committed to commitGroup lag" in caplog.text
-    start().commit({"nope": {"0": 7}})
+    caplog.clear()
+    start().stream.commit({TopicPartition("nope", 0): 7})
+    assert not caplog.records
 
 
 def test_what_spark_pickles_has_no_connection(start: Callable[..., Reader]) -> None:
@@ -253,12 +264,15 @@ def test_offsets_of_another_source(start: Callable[..., Reader]) -> None:
 
 @pytest.mark.covers("RD16")
 def test_spark_4_0_asks_for_the_latest_offset_without_a_start(broker: LocalBroker) -> None:
-    reader = UnlimitedStreamReader(settings(broker, subscribe="t", startingOffsets="earliest"), SCHEMA)
+    given = settings(broker, subscribe="t", startingOffsets="earliest", commitGroup="lag")
+    reader = UnlimitedStreamReader(given, SCHEMA)
     try:
         first, end = reader.initialOffset(), reader.latestOffset()
         assert (first, end) == ({"t": {"0": 0, "1": 0}}, {"t": {"0": 10, "1": 4}})
         assert len(reader.partitions(first, end)) == 2
         assert reader.latestOffset() == end
+        reader.commit({"t": {"0": 10, "1": 4}})
+        assert committed(broker) == [(0, 10), (1, 4)]
     finally:
         reader.stop()
 
