@@ -215,12 +215,12 @@ def test_a_schema_of_some_columns(spark: SparkSession, broker: Broker, topic: st
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"subscribe": "no-such-topic"}, "UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'no-such-topic'"),
+        ({"subscribe": "no-such-topic"}, "for topic 'no-such-topic'. What to do: create the topic"),
         (
             {"startingOffsets": '{"TOPIC":{"0":-2}}'},
             "startingOffsets lacks TOPIC-1, TOPIC-2. Name each topic-partition",
         ),
-        ({"startingOffsets": "latest"}, "a batch that starts at the latest offset has no records"),
+        ({"startingOffsets": "latest"}, "startingOffsets cannot be latest"),
         ({"subscribe": ""}, "subscribe"),
     ],
 )
