@@ -25,9 +25,9 @@ class FetchSettings:
     max_bytes: int = 50 << 20
     """Maximum bytes of fetched responses that are not decoded yet, unless one batch has more (`fetch.max.bytes`)."""
     max_wait_ms: int = 500
-    partition_bytes: int = 4 << 20
-    """Maximum bytes of one partition in a response, unless its first batch has more (`max.partition.fetch.bytes`). With 4 MiB a
-    reader of one partition takes 0.7 to 0.9 of the CPU that it takes with Kafka's 1 MiB; more gives nothing (measured)."""
+    partition_bytes: int = 8 << 20
+    """Maximum bytes of one partition in a response, unless its first batch has more (`max.partition.fetch.bytes`). With 4 MiB or
+    more a reader of one partition takes 0.6 to 0.9 of the CPU that it takes with Kafka's 1 MiB (`benchmarks/fetching.py`)."""
     client_rack: str = ""
     check_crcs: bool = True
     fail_on_data_loss: bool = True

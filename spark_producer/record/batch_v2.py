@@ -151,7 +151,8 @@ def check_crc(header: BatchHeader, batch: memoryview) -> None:
     found = crc32c(batch[CRC_START : header.size])
     if found != header.crc:
         raise CorruptRecord(
-            f"record batch at offset {header.base_offset}: CRC is {found:#010x}, header says {header.crc:#010x}"
+            f"record batch at offset {header.base_offset}: CRC is {found:#010x}, header says {header.crc:#010x}",
+            offset=header.base_offset,
         )
 
 

@@ -174,6 +174,7 @@ def test_a_forked_process_does_not_wait_for_it(settings: FetchSettings) -> None:
 def test_a_forked_process_has_connections_of_its_own(settings: FetchSettings) -> None:
     list(read_ranges(settings, WHOLE))
     assert len(CONNECTIONS) == 1
+    assert in_fork(lambda: str(CONNECTIONS.take(settings.connection).process == os.getpid())) == "True"
     assert in_fork(lambda: str(sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)))) == str(ROWS)
     began = time.monotonic()
     assert sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)) == ROWS
