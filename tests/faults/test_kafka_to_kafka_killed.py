@@ -98,7 +98,7 @@ def play(servers: str, create_topic: Callable[[str, int], None], home: Path, kil
 
 
 @pytest.mark.spark
-@pytest.mark.covers("rd10")
+@pytest.mark.covers("RD10")
 def test_late_flights_are_there_once_after_kills(kafka_4: KafkaCluster, tmp_path: Path) -> None:
     assert play(kafka_4.bootstrap_servers, kafka_4.create_topic, tmp_path, KILLS, seed=1) == KILLS
 
