@@ -26,10 +26,16 @@ def framed(content: bytes, schema_id: int = 7) -> bytes:
 
 
 class Decoded(NamedTuple):
-    rows: list[Any]
+    array: Any
     kind: pa.DataType
     bad: int
     first: tuple[int, str] | None
+
+    @property
+    def rows(self) -> list[Any]:
+        """All values, which Python can have: a timestamp of Arrow can be any number."""
+        found: list[Any] = self.array.to_pylist()
+        return found
 
 
 def decode_by_both(program: Program, data: Any, starts: Any, ends: Any) -> tuple[Any, list[Failure]]:
@@ -68,7 +74,7 @@ def decode(
     array: Any = found.values
     array.validate(full=True)
     assert array.type == decoder.kind
-    return Decoded(array.to_pylist(), decoder.kind, found.bad_rows, found.first)
+    return Decoded(array, decoder.kind, found.bad_rows, found.first)
 
 
 def _decoded(decoder: ColumnDecoder, column: Any) -> DecodedColumn:
