@@ -296,10 +296,12 @@ def test_register(page: Page) -> None:
 def test_sql(page: Page) -> None:
     (script,) = blocks("sql")
     try:
-        for statement in page.text(script).split(";"):
-            if statement.strip():
-                page.spark.sql(statement)
+        *statements, select = (each for each in page.text(script).split(";") if each.strip())
+        for statement in statements:
+            page.spark.sql(statement)
         assert page.count("events") == 10
+        values = [row[0] for row in page.spark.sql(select).collect()]
+        assert sorted(values) == [f"event {number}" for number in range(10)]
         page.run('frame.writeTo("events")')
         assert page.count("events") == 20
         with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is not set"):
@@ -313,7 +315,8 @@ def test_sql(page: Page) -> None:
                 "SELECT * FROM events WITH ('kafka.bootstrap.servers' = 'localhost:9092', 'subscribe' = 'events')"
             ).collect()
     finally:
-        page.spark.sql("DROP TABLE IF EXISTS events")
+        for table in ("events", "records"):
+            page.spark.sql(f"DROP TABLE IF EXISTS {table}")
         shutil.rmtree("spark-warehouse", ignore_errors=True)
 
 
