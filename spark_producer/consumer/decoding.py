@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.settings import ALL_COLUMNS
-from spark_producer.errors import CorruptRecord
+from spark_producer.errors import ConfigError, CorruptRecord
 from spark_producer.kernel.arrays import numbers
 from spark_producer.protocol import decoded_records
 from spark_producer.protocol.messages import FetchPartitionResponse
@@ -62,6 +62,7 @@ def decode(fetched: FetchedBatches, columns: frozenset[str], *, check_crcs: bool
 
     Raises:
         CorruptRecord: the bytes are damaged; it names topic-partition and offset. The rows before are yielded first.
+        ConfigError: the package of a codec is missing.
     """
     whole = fetched.start <= _first_offset(fetched.data) and fetched.next_offset <= fetched.end
     decoded = columns if whole and columns else columns | {"offset"}
@@ -76,6 +77,8 @@ def decode(fetched: FetchedBatches, columns: frozenset[str], *, check_crcs: bool
                 yield batch.slice(first, end - first).select(names)
     except CorruptRecord as error:
         raise _located(error, OffsetRange(*fetched[:3])) from error
+    except ConfigError as error:
+        raise ConfigError(f"reading {fetched.topic_partition} failed: {error}") from error
 
 
 def _first_offset(data: memoryview) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ import zstandard
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer import ALL_COLUMNS
 from spark_producer.consumer.decoding import FetchedBatches, decode
-from spark_producer.errors import CorruptRecord
+from spark_producer.errors import ConfigError, CorruptRecord
 from spark_producer.protocol.messages import FetchAbortedTransaction, FetchPartitionResponse
+from spark_producer.record import lz4_frame
 from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType
 from tests.unit.consumer.fetcher_stage import batch, of
@@ -91,6 +93,14 @@ def test_damage_names_its_place_after_the_rows_before_it() -> None:
     assert caught.value.__dict__ == {"offset": 2, "topic_partition": TopicPartition("t", 0)}
     unchecked = decode(fetched(bytes(data)), frozenset({"offset"}), check_crcs=False)
     assert sum(each.num_rows for each in unchecked) == 4
+
+
+def test_a_missing_codec_is_named_with_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = foreign_batch([(None, b"v" * 1000, [])], codec=Codec.LZ4)
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    lz4_frame.library.cache_clear()
+    with pytest.raises(ConfigError, match=r"reading topic 't', partition 0 failed: .*pip install lz4"):
+        rows(fetched(data))
 
 
 @pytest.mark.covers("RD11")
