@@ -29,17 +29,23 @@ class RegistryOptions:
     __hash__ = None  # type: ignore[assignment]
 
     schema_registry_url: str = option(
-        "", "The Schema Registry, `http://host:8081`, several with commas; only the driver connects."
+        "",
+        "The Schema Registry, `http://host:8081`, several with commas. Of a write only the driver connects; tasks of a read ask "
+        "for ids that are new.",
     )
     basic_auth_user_info: Secret | None = option(None, "`user:password` for the registry; never shown.")
     bearer_auth_token: Secret | None = option(None, "Token in place of a password; never shown.")
     bearer_auth_logical_cluster: str = option("", "With a token: the registry's cluster in Confluent's cloud.")
-    schema_registry_ssl_ca_location: str = option("", "PEM file on the driver: the certificates to trust.")
+    schema_registry_ssl_ca_location: str = option(
+        "", "PEM file: the certificates to trust. Reads need it on executors, too."
+    )
     schema_registry_ssl_certificate_location: str = option(
         "",
-        "PEM file on the driver: the client's certificate, perhaps with its key.",
+        "PEM file: the client's certificate, perhaps with its key. Reads need it on executors, too.",
     )
-    schema_registry_ssl_key_location: str = option("", "PEM file on the driver: the key, if separate.")
+    schema_registry_ssl_key_location: str = option(
+        "", "PEM file: the key, if separate. Reads need it on executors, too."
+    )
     schema_registry_ssl_key_password: Secret | None = option(None, "Password of that key; never shown.")
     auto_register_schemas: bool = option(
         True,

@@ -103,9 +103,11 @@ class SourceOptions:
     )
     key_format: str = option("raw", "The same for keys.", choices=("raw", "avro"))
     value_reader_schema: str | None = option(
-        None, "The Avro schema of the column, as JSON or a file on the driver; by default the subject's latest."
+        None,
+        "The Avro schema of the column, as JSON or a file on the driver; by default the latest of `<topic>-value`. A read of "
+        "several topics needs it.",
     )
-    key_reader_schema: str | None = option(None, "The same for keys.")
+    key_reader_schema: str | None = option(None, "The same for keys, `<topic>-key` by default.")
     mode: str = option(
         "FAILFAST",
         "A record that cannot be decoded is an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's `from_avro`.",

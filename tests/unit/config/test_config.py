@@ -9,9 +9,12 @@ import re
 import pytest
 
 from spark_producer.config import (
+    CONSUMER_FIELDS,
+    KAFKA_FIELDS,
     ProducerConfig,
     RegistryOptions,
     SinkOptions,
+    SourceOptions,
     camel_case,
     idempotent,
     kafka_name,
@@ -362,6 +365,29 @@ def test_every_option_is_read_by_a_package_other_than_config(name: str) -> None:
     rooms = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "config"]
     is_read = any(read.search(path.read_text(encoding="utf-8")) for path in rooms)
     assert is_read != (name in READ_ELSEWHERE), f"who uses {name}? See *An option* in docs/design.md"
+
+
+_BY_NAME = (
+    "subscribe", "subscribe_pattern", "assign", "starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp",
+    "ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp",
+)  # fmt: skip
+USED_ELSEWHERE = dict.fromkeys(_BY_NAME, "through `config.subscription` and `config.offset_limits`") | {
+    "profile": "replaced by the options that it stands for",
+    "group_id": "accepted without effect: reads join no group",
+    "group_id_prefix": "accepted without effect: reads join no group",
+}
+READ_FIELDS = [field.name for field in dataclasses.fields(SourceOptions)]
+READ_FIELDS += [field.name for name, field in CONSUMER_FIELDS.items() if name not in KAFKA_FIELDS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READ_FIELDS)
+def test_every_option_of_reads_is_used_by_the_data_source(name: str) -> None:
+    """An option that nothing uses would be accepted, and ignored in silence."""
+    used = re.compile(rf"\b(?:config|source|_source)\.{name}\b")
+    modules = (PACKAGE / "datasource" / "read").rglob("*.py")
+    is_used = any(used.search(path.read_text(encoding="utf-8")) for path in modules)
+    assert is_used != (name in USED_ELSEWHERE), "who uses it? See *An option* in docs/design.md"
 
 
 def test_the_choices_of_compression_type_are_the_codecs() -> None:
