@@ -6,7 +6,7 @@ It lives as long as the query, in one process of Spark, with one connected clien
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.group_offsets import GroupOffsets
@@ -32,9 +32,9 @@ logger = escaping_logger("pyproducer")
 Offsets = dict[TopicPartition, int]
 """The next offset to read of each topic-partition."""
 
-BACKWARD_ATTEMPTS, BACKWARD_SECONDS = 3, 1.0
-"""Look-ups of the latest offsets if they are before those already read, and seconds between them, as in Spark's source: a leader
-that was just elected may not know the end of its log yet."""
+LOOKUP_ATTEMPTS, LOOKUP_SECONDS = 3, 1.0
+"""Look-ups before topic-partitions count as gone, or offsets as gone backwards, and seconds between them, as in Spark's source: a
+broker may not know a topic yet, nor a leader that was just elected the end of its log."""
 
 COMMIT_SECONDS = 10.0
 """Maximum seconds for committing offsets to `commitGroup`, for which a micro-batch waits."""
@@ -132,8 +132,8 @@ class StreamOffsets:
                 text = f"{each} is new, but its log begins at offset {offset} instead of 0: earlier records are gone"
                 report_loss(text, fail=self._source.fail_on_data_loss)
         begins |= added
-        backwards = [each for each, end in ends.items() if each in begins and end < begins[each]]
-        if backwards:
+        self._check_gone(ends, begins)
+        if backwards := _backwards(begins, ends):
             self._report_backwards(backwards, begins, ends)
             begins |= self._earliest(backwards)
         return [OffsetRange(each, begins[each], end) for each, end in ends.items() if each in begins]
@@ -172,16 +172,16 @@ class StreamOffsets:
     def _latest_offsets(self, starts: Offsets) -> Offsets:
         """Return the latest offset of each topic-partition, after a check for what was deleted or created again."""
         fail = self._source.fail_on_data_loss
-        found = assigned(self._connected(), self._subscription, may_be_missing=bool(starts))
+        found = self._assigned(starts)
         for topic in self._history.created_again(found.topic_ids, starts):
             text = f"topic {topic!r} was deleted and created again since records of it were read"
             report_loss(f"{text}: unread records of the earlier topic are gone", fail=fail)
         lookup = self._lookup(found)
         ends = lookup.of_all(LATEST)
-        for _ in range(BACKWARD_ATTEMPTS - 1):
+        for _ in range(LOOKUP_ATTEMPTS - 1):
             if not _backwards(self._history.starts(starts), ends):
                 break
-            self._connected().pause(BACKWARD_SECONDS)
+            self._connected().pause(LOOKUP_SECONDS)
             ends = lookup.of_all(LATEST)
         self._check_gone(starts, ends)
         if backwards := _backwards(self._history.starts(starts), ends):
@@ -189,9 +189,22 @@ class StreamOffsets:
             self._history.begin_again(backwards, starts)
         return ends
 
-    def _check_gone(self, starts: Offsets, ends: Offsets) -> None:
-        if gone := [each for each in starts if each not in ends]:
-            text = f"{named(gone)} of the subscription do not exist any more: unread records of them are gone"
+    def _assigned(self, expected: Collection[TopicPartition]) -> FoundTopics:
+        """Return the topic-partitions of the subscription, after more look-ups if some of `expected` are not among them."""
+        client = self._connected()
+        found = assigned(client, self._subscription, may_be_missing=bool(expected))
+        for _ in range(LOOKUP_ATTEMPTS - 1):
+            if all(each in found.leaders for each in expected):
+                break
+            client.pause(LOOKUP_SECONDS)
+            found = assigned(client, self._subscription, may_be_missing=bool(expected))
+        return found
+
+    def _check_gone(self, known: Offsets, found: Offsets) -> None:
+        if gone := [each for each in known if each not in found]:
+            text = (
+                f"{named(gone)} do not exist any more, or are not in the subscription: unread records of them are gone"
+            )
             report_loss(text, fail=self._source.fail_on_data_loss)
 
     def _report_backwards(self, backwards: list[TopicPartition], starts: Offsets, ends: Offsets) -> None:
@@ -206,7 +219,7 @@ class StreamOffsets:
         """Return the earliest offsets; without the topic-partitions that do not exist any more."""
         if not wanted:
             return {}
-        found = assigned(self._connected(), self._subscription, may_be_missing=True)
+        found = self._assigned(wanted)
         return self._lookup(found).at({each: EARLIEST for each in wanted if each in found.leaders})
 
 

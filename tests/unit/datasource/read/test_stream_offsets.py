@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
+from spark_producer.admin.partition_offsets import FoundTopics
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import SourceOptions
 from spark_producer.datasource.read.columns import default_columns
 from spark_producer.datasource.read.driver import stream_offsets
+from spark_producer.datasource.read.driver.assignment import assigned
 from spark_producer.datasource.read.driver.stream_offsets import StreamOffsets
 from spark_producer.datasource.read.stream_readers import LimitedStreamReader, UnlimitedStreamReader
 from spark_producer.errors import ConfigError, DataLoss, TopicNotFound
@@ -54,7 +56,7 @@ def start(broker: LocalBroker) -> Iterator[Callable[..., Reader]]:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_offsets, "BACKWARD_SECONDS", 0.01)
+    monkeypatch.setattr(stream_offsets, "LOOKUP_SECONDS", 0.01)
 
 
 def ranges(reader: Reader, begin: Any, end: Any) -> dict[str, tuple[int, int]]:
@@ -211,11 +213,35 @@ def test_a_topic_that_is_gone(broker: LocalBroker, start: Callable[..., Reader])
     end = latest(strict, strict.initialOffset())
     latest(tolerant, end)
     delete(broker, "u")
-    with pytest.raises(DataLoss, match=r"u-0 of the subscription do not exist any more"):
+    with pytest.raises(DataLoss, match=r"u-0 do not exist any more, or are not in the subscription"):
         latest(strict, end)
     then = latest(tolerant, end)
     assert then == {"t": {"0": 10, "1": 4}}
     assert ranges(tolerant, end, then) == {}
+
+
+@pytest.mark.covers("RD8")
+def test_a_broker_that_does_not_know_a_topic_yet_loses_nothing(
+    broker: LocalBroker, start: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata spreads slowly: one broker knows a new topic, and the next one that is asked does not."""
+    reader, tolerant = start(subscribePattern="^t"), start(subscribePattern="^t", failOnDataLoss="false")
+    first = reader.initialOffset()
+    fill(broker, "t", {0: 1})
+    answers = [FoundTopics({}, {})] * 2
+
+    def lagging(*given: Any, **named: Any) -> FoundTopics:
+        return answers.pop() if answers else assigned(*given, **named)
+
+    monkeypatch.setattr(stream_offsets, "assigned", lagging)
+    end = latest(reader, first)
+    assert end == {"t": {"0": 11, "1": 4}}
+    answers += [FoundTopics({}, {})] * 2
+    assert ranges(tolerant, {}, end) == {"t-0": (0, 11), "t-1": (0, 4)}
+    answers += [FoundTopics({}, {})] * 100
+    assert ranges(tolerant, {}, end) == {}
+    with pytest.raises(DataLoss, match=r"t-0, t-1 do not exist any more"):
+        reader.partitions({}, end)
 
 
 @pytest.mark.covers("RD18")
