@@ -60,7 +60,7 @@ def check_columns(schema: StructType, source: SourceOptions, decoded: Mapping[st
             raise SchemaError(_unknown(field.name))
         if field.name == "headers" and not source.include_headers:
             raise SchemaError('column \'headers\' needs .option("includeHeaders", "true")')
-        if _nullable(field.dataType) != _nullable(known):
+        if all_nullable(field.dataType) != all_nullable(known):
             raise SchemaError(
                 f"column {field.name!r} of the schema has type {field.dataType.simpleString()}, but is read as "
                 f"{known.simpleString()}. Read it so, and cast it afterwards"
@@ -73,13 +73,13 @@ def check_columns(schema: StructType, source: SourceOptions, decoded: Mapping[st
         raise SchemaError(f"two columns have the same name among {', '.join(schema.fieldNames())}. Drop one of them")
 
 
-def _nullable(kind: DataType) -> DataType:
+def all_nullable(kind: DataType) -> DataType:
     """Return a type all of whose fields may be null, as Spark may have made it."""
     if isinstance(kind, StructType):
-        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind])
+        return StructType([StructField(field.name, all_nullable(field.dataType)) for field in kind])
     if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType))
-    return MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, MapType) else kind
+        return ArrayType(all_nullable(kind.elementType))
+    return MapType(kind.keyType, all_nullable(kind.valueType)) if isinstance(kind, MapType) else kind
 
 
 def _unknown(name: str) -> str:

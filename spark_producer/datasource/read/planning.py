@@ -31,7 +31,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     Raises:
         ConfigError, SchemaError: an option or a column is wrong. RegistryError: as `column_readers`.
     """
-    settings = _settings(options)
+    settings = _settings(options, schema)
     check_batch(settings.source)
     check_columns(schema, settings.source, _types(settings))
     return BatchReader(settings, schema)
@@ -43,19 +43,19 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReade
     Raises:
         ConfigError, SchemaError: an option or a column is wrong. RegistryError: as `column_readers`.
     """
-    settings = _settings(options)
+    settings = _settings(options, schema)
     check_stream(settings.source, has_read_limits=HAS_READ_LIMITS)
     check_columns(schema, settings.source, _types(settings))
     return stream_reader_of(settings, schema)
 
 
-def _settings(options: Mapping[str, str]) -> SourceSettings:
+def _settings(options: Mapping[str, str], schema: StructType | None = None) -> SourceSettings:
     config, source, registry = parse_source_options(options)
     if "avro" not in (source.value_format, source.key_format):
         return SourceSettings(config, source)
     from spark_producer.datasource.read.avro_columns import column_readers  # it needs Arrow
 
-    return SourceSettings(config, source, column_readers(config, source, registry))
+    return SourceSettings(config, source, column_readers(config, source, registry, schema))
 
 
 def _types(settings: SourceSettings) -> dict[str, DataType]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import parse_source_options
@@ -40,12 +41,12 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         yield server
 
 
-def readers(played: Played, **more: str) -> dict[str, ColumnReader]:
+def readers(played: Played, schema: StructType | None = None, **more: str) -> dict[str, ColumnReader]:
     options = {
         "kafka.bootstrap.servers": "a:1", "subscribe": "t", "valueFormat": "avro", "schema.registry.url": played.url,
         "kafka.default.api.timeout.ms": "5000", "kafka.request.timeout.ms": "5000",
     } | more  # fmt: skip
-    return column_readers(*parse_source_options(options))
+    return column_readers(*parse_source_options(options), schema)
 
 
 def frame(schema_id: int, content: bytes) -> bytes:
@@ -95,6 +96,19 @@ def test_a_given_schema_is_read_and_needs_no_subject(played: Played) -> None:
         found = readers(played, valueReaderSchema=OLD, subscribe=topics)
         column: Any = rows(found, [frame(9, b"\x02"), None, None], "value").column("value")
         assert column.to_pylist() == [{"a": 1}, None, None]
+
+
+def test_a_query_keeps_the_version_of_its_schema(played: Played) -> None:
+    schema = StructType().add("value", StructType().add("a", "integer"))
+    (found,) = readers(played, schema).values()
+    assert found.schema == OLD
+    assert rows({"value": found}, [frame(7, b"\x02"), None, None], "value").column("value")[0].as_py() == {"a": 1}
+    assert readers(played, StructType().add("value", StructType().add("c", "integer")))["value"].schema == NEW, (
+        "the check names its type"
+    )
+    asked = len(played.asked)
+    assert readers(played, StructType().add("offset", "long")) == {}
+    assert len(played.asked) == asked
 
 
 def test_several_topics_need_a_schema_and_one_needs_its_subject(played: Played) -> None:
