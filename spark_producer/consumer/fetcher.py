@@ -10,7 +10,7 @@ from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.consumer.decoding import FetchedBatches, corrupt
 from spark_producer.consumer.isolation import Isolation
-from spark_producer.consumer.known_cluster import KnownCluster, error_of
+from spark_producer.consumer.known_cluster import KnownCluster, errors_of
 from spark_producer.consumer.lost_offsets import report_loss
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.partition_fetch import LookUp, PartitionFetch
@@ -297,9 +297,10 @@ class Fetcher:
         requested = {row.name: found.get(row.name) for row in request.body.topics}
         for topic in requested.values():
             self._check_topic_id(topic)
+        error_of = errors_of(requested)
         for state in list(self._pending.values()):
             if state.topic_partition.topic in requested and not state.in_flight:
-                self._on_leader(state, error_of(requested[state.topic_partition.topic], state.topic_partition), now)
+                self._on_leader(state, error_of(state.topic_partition), now)
 
     def _on_leader(self, state: PartitionFetch, code: int, now: float) -> None:
         if not code and self._cluster.leader_of(state.topic_partition) is not None:

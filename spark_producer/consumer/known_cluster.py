@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from spark_producer.common.cluster import TopicPartition
@@ -47,10 +48,16 @@ class KnownCluster:
                     self._leaders[topic_partition] = Leader(row.leader_id, row.leader_epoch)
 
 
-def error_of(topic: MetadataResponseTopic | None, topic_partition: TopicPartition) -> int:
-    """Return the error code of a partition in a Metadata response: that of its topic, or UNKNOWN_TOPIC_OR_PARTITION, or 0."""
-    if topic is not None and topic.error_code:
-        return topic.error_code
-    rows = () if topic is None else topic.partitions
-    known = any(row.partition_index == topic_partition.partition for row in rows)
-    return Code.NONE if known else Code.UNKNOWN_TOPIC_OR_PARTITION
+def errors_of(topics: Mapping[str, MetadataResponseTopic | None]) -> Callable[[TopicPartition], int]:
+    """Return a function that gives the error code of a partition of requested topics, each with its row of a Metadata response.
+
+    The code is that of the topic, or UNKNOWN_TOPIC_OR_PARTITION if the row or the partition is missing, or 0.
+    """
+    codes = {name: row.error_code if row is not None else Code.NONE for name, row in topics.items()}
+    known = {(name, each.partition_index) for name, row in topics.items() if row is not None for each in row.partitions}
+
+    def error_of(topic_partition: TopicPartition) -> int:
+        missing = topic_partition not in known
+        return codes[topic_partition.topic] or (Code.UNKNOWN_TOPIC_OR_PARTITION if missing else Code.NONE)
+
+    return error_of

@@ -56,6 +56,7 @@ class Stage:
         self.settings = FetchSettings(ConnectionSettings((("localhost", 9092),)), **changes)
         self.cluster = KnownCluster()
         self.fetcher = Fetcher(self.settings, ranges, self.cluster)
+        self.partitions = len(ranges)
         self.now = 1000.0
         self.free = self.fetcher.max_bytes
         self.unready: set[int] = set()
@@ -98,7 +99,8 @@ class Stage:
     def metadata(self, request: Request, error: int = 0) -> None:
         assert request.api is METADATA
         brokers = tuple(MetadataResponseBroker(node, f"broker{node}", 9092) for node in (1, 2))
-        partitions = tuple(MetadataResponsePartition(0, each, self.leader, self.epoch) for each in range(100))
+        numbers = range(max(100, self.partitions))
+        partitions = tuple(MetadataResponsePartition(0, each, self.leader, self.epoch) for each in numbers)
         topics = (MetadataResponseTopic(error, TOPIC, self.topic_id, partitions=() if error else partitions),)
         self.answer(request, MetadataResponse(brokers=brokers, topics=topics))
 

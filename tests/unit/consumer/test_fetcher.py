@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from spark_producer.consumer import Isolation
@@ -62,6 +64,21 @@ def test_no_more_bytes_are_requested_than_the_rest_of_the_range_can_have() -> No
     request = stage.next_fetch()
     assert 100_000 < request.max_bytes < 250_000
     assert request.body.topics[0].partitions[0].partition_max_bytes == request.max_bytes == request.body.max_bytes
+
+
+@pytest.mark.covers("RD11")
+def test_ten_thousand_partitions_take_linear_time() -> None:
+    def seconds(count: int) -> float:
+        stage = Stage(*[of(each, 0, 1) for each in range(count)])
+        began = time.process_time()
+        request = stage.next_fetch()
+        assert len(stage.fetched(request, *[row(each, batch_of_one) for each in range(count)])) == count
+        assert stage.fetcher.done
+        return time.process_time() - began
+
+    batch_of_one = batch(0)
+    few = min(seconds(1000) for _ in range(3))
+    assert seconds(10_000) < 40 * few
 
 
 # Memory
