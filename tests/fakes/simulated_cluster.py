@@ -141,6 +141,14 @@ class SimulatedCluster:
         """the logs of the topic before it was deleted and created again"""
         self.with_ids = True
         """whether Metadata has topic ids"""
+        self.errors = [NOT_ENOUGH, NOT_ENOUGH, REFUSED]
+        """error codes of batches that are refused without a reason of their own"""
+
+    def accept_every_batch(self) -> None:
+        """No batch is too large, and each is accepted in the end."""
+        self.errors.remove(REFUSED)
+        for log in self.logs:
+            log.largest = 1 << 30
 
     # What the sender asks of its network.
 
@@ -251,8 +259,7 @@ class SimulatedCluster:
             return ProducePartitionResponse(tp.partition, TOO_LARGE)
         header = read_header(data)
         if self.choose.random() < self.trouble:
-            refused = self.choose.choice((NOT_ENOUGH, NOT_ENOUGH, REFUSED))
-            return ProducePartitionResponse(tp.partition, refused)
+            return ProducePartitionResponse(tp.partition, self.choose.choice(self.errors))
         code, offset = log.append(header, numbers_in(data, header))
         if not code and self.choose.random() < self.trouble:
             code, offset = self.choose.choice((TIMED_OUT, NOT_ENOUGH_AFTER)), -1

@@ -17,11 +17,13 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted
 from tests.fakes.fake_clock import FakeClock
-from tests.fakes.sender_fakes import TOPIC, SenderFakes, sender_fakes
+from tests.fakes.sender_fakes import TOPIC, SenderFakes, acquaint, sender_fakes
 from tests.fakes.simulated_cluster import SimulatedCluster
 from tests.support.campaigns import sample_and_campaign
 
 DELIVERY_TIMEOUT = 2.0
+MAX_INT = 2**31 - 1
+PRODUCER_ID = 9
 QUANTUM = 0.06
 """the longest step of the simulated clock"""
 
@@ -84,8 +86,14 @@ def run(
     rights_change: bool = False,
     recreated: float = 0.0,
     with_ids: bool = True,
+    nothing_fails: bool = False,
+    first_sequence: int = 0,
 ) -> Run:
-    """`recreated` is how probable it is, at each turn, that the topic is deleted and created again."""
+    """`recreated` is how probable it is, at each turn, that the topic is deleted and created again.
+
+    With `nothing_fails` there is time for every retry, and brokers reject no batch for good. With a `first_sequence` the
+    brokers know the producer already.
+    """
     choose = random.Random(seed)
     made = sender_fakes(
         ready=False,
@@ -93,14 +101,18 @@ def run(
         keep_order=keep_order,
         linger=choose.choice((0, 0.02)),
         memory=choose.choice((4096, 16384)),
-        delivery_timeout=DELIVERY_TIMEOUT,
-        retries=choose.choice((3, 2**31 - 1)),
+        delivery_timeout=1e9 if nothing_fails else DELIVERY_TIMEOUT,
+        retries=MAX_INT if nothing_fails else choose.choice((3, MAX_INT)),
         max_request_size=choose.choice((2000, 1 << 20)),
     )
     made.metadata.request_topics(TOPIC)
     cluster = SimulatedCluster(choose, choose.choice((0.0, 0.03, 0.1, 0.3)), partitions=3)
     made.network = cluster  # type: ignore[assignment]
     cluster.with_ids = with_ids
+    if nothing_fails:
+        cluster.accept_every_batch()
+    if first_sequence:
+        begin_at(first_sequence, made, cluster)
     schedule = Run(choose, made, cluster)
     for _ in range(120):
         if recreated and choose.random() < recreated:
@@ -117,6 +129,16 @@ def run(
             return schedule
         schedule.turn()
     raise AssertionError("the producer does not come to rest")
+
+
+def begin_at(sequence: int, made: SenderFakes, cluster: SimulatedCluster) -> None:
+    """As if the producer had written `sequence` records to each partition."""
+    made.give_id(PRODUCER_ID, 0)
+    for partition, log in enumerate(cluster.logs):
+        queue = made.fakes.incomplete.queue_of(TopicPartition(TOPIC, partition))
+        acquaint(queue, made.fakes.drainer.current_identity, made.now)
+        queue.next_sequence, queue.last_acked = sequence, sequence - 1
+        log.epochs[PRODUCER_ID] = 0, sequence
 
 
 def check(schedule: Run, *, once: bool, ordered: bool) -> None:
@@ -175,6 +197,24 @@ def test_kip91_no_schedule_loses_doubles_or_delays_a_record(first: int) -> None:
 @pytest.mark.parametrize("first", sample_and_campaign(range(1000, 5000, 500)))
 def test_kip91_thousands_of_schedules(first: int) -> None:
     assert first_failure(first, 500) == ""
+
+
+@pytest.mark.covers("SN14", "SN15", "SN18", "SN26")
+@pytest.mark.parametrize("first_sequence", [0, MAX_INT - 50])
+def test_with_time_for_every_retry_each_row_arrives_once_and_in_order(first_sequence: int) -> None:
+    """Also where sequences start again at 0 after the last one."""
+    retries = 0
+    starts_again = 0
+    for seed in range(20):
+        schedule = run(seed, nothing_fails=True, first_sequence=first_sequence)
+        for partition, log in enumerate(schedule.cluster.logs):
+            assert log.records == [one.number for one in schedule.told if one.partition == partition], f"seed {seed}"
+        assert schedule.made.fakes.pool.available == schedule.made.fakes.pool.total
+        retries += schedule.made.sender.take_report().retries
+        next_sequences = [sequence for log in schedule.cluster.logs for _, sequence in log.epochs.values()]
+        starts_again += any(sequence < first_sequence for sequence in next_sequences)
+    assert retries > 300
+    assert bool(starts_again) is bool(first_sequence)
 
 
 @pytest.mark.covers("SN13", "SN5")
