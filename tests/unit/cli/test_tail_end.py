@@ -1,4 +1,4 @@
-"""Where reading begins and ends, in the answers of a cluster that a test scripts."""
+"""Where reading begins and ends, in the answers of a client that a test scripts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.consumer import Isolation
 from spark_producer.protocol.messages import FetchPartitionResponse
 from tests.fakes.fake_clock import FakeClock
-from tests.unit.admin.fake_cluster import FakeCluster
+from tests.fakes.scripted_logs import ScriptedLogs
 from tests.unit.record.test_reading import foreign_batch
 
 EMPTY = FetchPartitionResponse(partition_index=0)
 
 
-def reader_of(cluster: FakeCluster) -> TopicReader:
-    return TopicReader(cast(BlockingClient, cluster), "t", partitions=[0], from_beginning=True)
+def reader_of(client: ScriptedLogs) -> TopicReader:
+    return TopicReader(cast(BlockingClient, client), "t", partitions=[0], from_beginning=True)
 
 
 def fetched(first: int, count: int) -> FetchPartitionResponse:
@@ -26,26 +26,26 @@ def fetched(first: int, count: int) -> FetchPartitionResponse:
 
 
 def test_records_after_the_end_are_left_out_and_end_the_reading() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster)  # at 5
-    cluster.answers = [[fetched(5, 2)], [EMPTY], [fetched(7, 10)]]
+    client = ScriptedLogs()
+    reader = reader_of(client)  # at 5
+    client.batches = [[fetched(5, 2)], [EMPTY], [fetched(7, 10)]]
     found = list(records_until(reader, ends={0: 9}))
     assert [[record.offset for _, record in records] for records in found] == [[5, 6], [], [7, 8]]
     assert list(records_until(reader, ends={0: 9})) == [], "it is there already, and asks nobody"
 
 
 def test_a_quiet_time_ends_the_reading_and_records_restart_it() -> None:
-    cluster, clock = FakeCluster(), FakeClock()
-    cluster.answers = [[EMPTY], [fetched(5, 1)], [EMPTY]]
+    client, clock = ScriptedLogs(), FakeClock()
+    client.batches = [[EMPTY], [fetched(5, 1)], [EMPTY]]
     seen = []
-    for records in records_until(reader_of(cluster), quiet=10, clock=clock):
+    for records in records_until(reader_of(client), quiet=10, clock=clock):
         seen.append(len(records))
         clock.advance(6)
     assert seen == [0, 1, 0], "the record has begun the time anew"
 
 
 def test_where_to_begin() -> None:
-    client = cast(BlockingClient, FakeCluster())  # 5 to 9, and 0 to 3
+    client = cast(BlockingClient, ScriptedLogs())  # 5 to 9, and 0 to 3
     both = Isolation.READ_UNCOMMITTED
     assert positions_at(client, "t", 2, None, both) == {0: 5, 1: 2}
     assert positions_at(client, "t", -2, None, both) == {0: 7, 1: 1}

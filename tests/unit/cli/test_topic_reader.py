@@ -14,7 +14,7 @@ from spark_producer.consumer import Isolation
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol.messages import FetchAbortedTransaction, FetchPartitionResponse
 from spark_producer.record.control import ControlType
-from tests.unit.admin.fake_cluster import FakeCluster
+from tests.fakes.scripted_logs import ScriptedLogs
 from tests.unit.record.control_batches import batch as transactional
 from tests.unit.record.control_batches import marker
 from tests.unit.record.test_reading import foreign_batch
@@ -23,8 +23,8 @@ ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED = 6, 1, 29
 
 
-def reader_of(cluster: FakeCluster, pause: Callable[[float], None] = lambda _: None, **arguments: Any) -> TopicReader:
-    return TopicReader(cast(BlockingClient, cluster), "t", pause=pause, **arguments)
+def reader_of(client: ScriptedLogs, pause: Callable[[float], None] = lambda _: None, **arguments: Any) -> TopicReader:
+    return TopicReader(cast(BlockingClient, client), "t", pause=pause, **arguments)
 
 
 def fetched(partition: int, records: bytes | None = None, error: int = 0) -> FetchPartitionResponse:
@@ -33,78 +33,78 @@ def fetched(partition: int, records: bytes | None = None, error: int = 0) -> Fet
 
 
 def test_from_now_and_from_the_beginning() -> None:
-    assert reader_of(FakeCluster()).positions == {0: 9, 1: 3}
-    assert reader_of(FakeCluster(), from_beginning=True).positions == {0: 5, 1: 0}
-    assert reader_of(FakeCluster(), partitions=[1, 1]).positions == {1: 3}
+    assert reader_of(ScriptedLogs()).positions == {0: 9, 1: 3}
+    assert reader_of(ScriptedLogs(), from_beginning=True).positions == {0: 5, 1: 0}
+    assert reader_of(ScriptedLogs(), partitions=[1, 1]).positions == {1: 3}
 
 
 def test_records_before_the_position_are_left_out() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0])
-    cluster.answers = [[fetched(0, foreign_batch([(None, b"a", []), (None, b"b", [])], base_offset=8))]]
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0])
+    client.batches = [[fetched(0, foreign_batch([(None, b"a", []), (None, b"b", [])], base_offset=8))]]
     assert [(partition, record.offset, record.value) for partition, record in reader.records()] == [(0, 9, b"b")]
     assert reader.positions == {0: 10}
 
 
 def test_only_the_first_leader_is_waited_for_once_something_came() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster)
-    cluster.answers = [[fetched(0)], [fetched(1, foreign_batch([(None, b"a", [])], base_offset=3))]]
+    client = ScriptedLogs()
+    reader = reader_of(client)
+    client.batches = [[fetched(0)], [fetched(1, foreign_batch([(None, b"a", [])], base_offset=3))]]
     assert [each.partition for each in reader.fetch()] == [1]
-    assert cluster.fetched == [[(0, 9)], [(1, 3)]]
+    assert client.fetched == [[(0, 9)], [(1, 3)]]
     assert reader.positions == {0: 9, 1: 4}
 
 
 def test_a_partition_whose_batch_did_not_fit_is_asked_for_first() -> None:
-    cluster = FakeCluster()
-    cluster.leaders = {0: 10, 1: 10}
-    reader = reader_of(cluster)
+    client = ScriptedLogs()
+    client.leaders = {("t", 0): 10, ("t", 1): 10}
+    reader = reader_of(client)
     batch = foreign_batch([(None, b"a" * 100, [])], base_offset=3)
-    cluster.answers = [[fetched(0), fetched(1, batch[:80])], [fetched(1, batch), fetched(0)]]
+    client.batches = [[fetched(0), fetched(1, batch[:80])], [fetched(1, batch), fetched(0)]]
     assert reader.fetch() == []
     assert len(reader.fetch()) == 1
-    assert cluster.fetched == [[(0, 9), (1, 3)], [(1, 3), (0, 9)]]
+    assert client.fetched == [[(0, 9), (1, 3)], [(1, 3), (0, 9)]]
 
 
 def test_a_first_partition_without_a_whole_batch_is_corrupt() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0])
-    cluster.answers = [[fetched(0, foreign_batch([(None, b"a", [])])[:30])]]
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0])
+    client.batches = [[fetched(0, foreign_batch([(None, b"a", [])])[:30])]]
     with pytest.raises(CorruptRecord, match="topic 't', partition 0, offset 9: 30 bytes without a whole batch"):
         reader.fetch()
 
 
 def test_garbage_names_the_place() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0])
-    cluster.answers = [[fetched(0, b"x" * 300)]]
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0])
+    client.batches = [[fetched(0, b"x" * 300)]]
     with pytest.raises(CorruptRecord, match=r"topic 't', partition 0, offset 9: .*magic"):
         reader.fetch()
 
 
 def test_a_damaged_batch_names_the_place() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0])
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0])
     damaged = bytearray(foreign_batch([(None, b"value", [])], base_offset=9))
     damaged[-3] ^= 1
-    cluster.answers = [[fetched(0, bytes(damaged))]]
+    client.batches = [[fetched(0, bytes(damaged))]]
     with pytest.raises(CorruptRecord, match=r"topic 't', partition 0: .*offset 9: CRC"):
         list(reader.records())
 
 
 def test_a_leader_that_moved_is_found_after_a_pause() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, lambda _: cluster.leaders.update({0: 12}), partitions=[0])
-    cluster.answers = [[fetched(0, error=NOT_LEADER)], [fetched(0, foreign_batch([(None, b"a", [])], base_offset=9))]]
+    client = ScriptedLogs()
+    reader = reader_of(client, lambda _: client.leaders.update({("t", 0): 12}), partitions=[0])
+    client.batches = [[fetched(0, error=NOT_LEADER)], [fetched(0, foreign_batch([(None, b"a", [])], base_offset=9))]]
     assert reader.fetch() == []
     assert len(reader.fetch()) == 1  # the fake checks that node 12 was asked
 
 
 def test_a_log_that_retention_cut_is_read_from_its_start() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0])
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0])
     reader.positions[0] = 2
-    cluster.answers = [[fetched(0, error=OUT_OF_RANGE)]]
+    client.batches = [[fetched(0, error=OUT_OF_RANGE)]]
     assert reader.fetch() == []
     assert reader.positions == {0: 5}
 
@@ -114,10 +114,10 @@ def test_a_log_that_retention_cut_is_read_from_its_start() -> None:
     [(2, "offsets 2 to 4 were deleted from the log"), (70, "offset 70 is not in the log: the topic was recreated")],
 )
 def test_a_reset_is_reported(position: int, reason: str) -> None:
-    cluster, reported = FakeCluster(), list[str]()
-    reader = reader_of(cluster, partitions=[0], on_reset=lambda *reset: reported.append(format_reset(*reset)))
+    client, reported = ScriptedLogs(), list[str]()
+    reader = reader_of(client, partitions=[0], on_reset=lambda *reset: reported.append(format_reset(*reset)))
     reader.positions[0] = position
-    cluster.answers = [[fetched(0, error=OUT_OF_RANGE)]]
+    client.batches = [[fetched(0, error=OUT_OF_RANGE)]]
     assert reader.fetch() == []
     [line] = reported
     assert line.startswith(f"partition 0: {reason}")
@@ -125,36 +125,36 @@ def test_a_reset_is_reported(position: int, reason: str) -> None:
 
 
 def test_a_refusal_is_raised() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0])
-    cluster.answers = [[fetched(0, error=NOT_AUTHORIZED)]]
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0])
+    client.batches = [[fetched(0, error=NOT_AUTHORIZED)]]
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         reader.fetch()
 
 
 def test_what_was_not_asked_for_is_not_read() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0])
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0])
     record = foreign_batch([(None, b"a", [])], base_offset=9)
-    cluster.answers = [[fetched(7, record), fetched(1, error=OUT_OF_RANGE), fetched(0, record)]]
+    client.batches = [[fetched(7, record), fetched(1, error=OUT_OF_RANGE), fetched(0, record)]]
     assert [each.partition for each in reader.fetch()] == [0]
     assert reader.positions == {0: 10}
 
 
 @pytest.mark.parametrize("isolation", Isolation)
 def test_both_kinds_of_requests_ask_with_the_isolation_level(isolation: Isolation) -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0], isolation=isolation)
-    cluster.answers = [[fetched(0)]]
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0], isolation=isolation)
+    client.batches = [[fetched(0)]]
     assert list(reader.records()) == []
-    assert cluster.isolation_levels == [isolation, isolation]
+    assert [body.isolation_level for _, _, body in client.sent] == [isolation, isolation]
 
 
 def test_records_of_aborted_transactions_are_left_out_and_passed() -> None:
-    cluster = FakeCluster()
-    reader = reader_of(cluster, partitions=[0], isolation=Isolation.READ_COMMITTED)
+    client = ScriptedLogs()
+    reader = reader_of(client, partitions=[0], isolation=Isolation.READ_COMMITTED)
     log = transactional(9, 1) + transactional(10, 2) + marker(11, 1, ABORT) + marker(12, 2, COMMIT)
-    cluster.answers = [
+    client.batches = [
         [fetched(0, log)._replace(aborted_transactions=(FetchAbortedTransaction(producer_id=1, first_offset=9),))]
     ]
     assert [record.offset for _, record in reader.records()] == [10]
@@ -162,21 +162,21 @@ def test_records_of_aborted_transactions_are_left_out_and_passed() -> None:
 
 
 def test_leaders_that_moved_are_found_with_one_question_after_one_pause() -> None:
-    cluster, pauses = FakeCluster(), list[float]()
-    cluster.leaders = {0: 10, 1: 10}
-    reader = reader_of(cluster, pauses.append)
-    cluster.answers = [[fetched(0, error=NOT_LEADER), fetched(1, error=NOT_LEADER)]]
-    before = cluster.looked_up
+    client, pauses = ScriptedLogs(), list[float]()
+    client.leaders = {("t", 0): 10, ("t", 1): 10}
+    reader = reader_of(client, pauses.append)
+    client.batches = [[fetched(0, error=NOT_LEADER), fetched(1, error=NOT_LEADER)]]
+    before = client.lookups
     assert reader.fetch() == []
-    assert (len(pauses), cluster.looked_up - before) == (1, 1)
+    assert (len(pauses), client.lookups - before) == (1, 1)
 
 
 def test_a_start_of_the_log_that_is_not_in_the_log_is_asked_for_with_pauses() -> None:
-    cluster, pauses, reported = FakeCluster(), list[float](), list[object]()
+    client, pauses, reported = ScriptedLogs(), list[float](), list[object]()
     reader = reader_of(
-        cluster, pauses.append, partitions=[0], from_beginning=True, on_reset=lambda *reset: reported.append(reset)
+        client, pauses.append, partitions=[0], from_beginning=True, on_reset=lambda *reset: reported.append(reset)
     )
-    cluster.answers = [[fetched(0, error=OUT_OF_RANGE)], [fetched(0, error=OUT_OF_RANGE)]]
+    client.batches = [[fetched(0, error=OUT_OF_RANGE)], [fetched(0, error=OUT_OF_RANGE)]]
     assert [reader.fetch(), reader.fetch()] == [[], []]
     assert (len(pauses), reported) == (2, [])
     assert pauses[0] <= 0.12 < 0.16 <= pauses[1], "they grow"
