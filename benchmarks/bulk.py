@@ -51,7 +51,7 @@ OTHERS: Mapping[str, str] = {
 OVER_TLS = "-ssl"
 
 
-class Bench:
+class Rounds:
     """One session, one broker, and the runs on them."""
 
     def __init__(self, spark: SparkSession, cluster: KafkaCluster, contenders: list[Contender]) -> None:
@@ -147,7 +147,7 @@ def run(name: str, options: Options) -> Results:
         spark = spark_session()
         try:
             register(spark, contenders)
-            results = Bench(spark, cluster, contenders).scene(scene, warmups, repetitions)
+            results = Rounds(spark, cluster, contenders).scene(scene, warmups, repetitions)
         finally:
             spark.stop()
     return to_json(results, warmups)

@@ -40,7 +40,7 @@ def record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
 
 
 @dataclass
-class Stage:
+class CompactionHarness:
     """A store with one compacted topic, and the clock of its compaction."""
 
     engine: str
@@ -135,149 +135,149 @@ class Stage:
 
 
 @pytest.fixture(params=ENGINES)
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    found = Stage(request.param, tmp_path, TOPIC)
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CompactionHarness]:
+    found = CompactionHarness(request.param, tmp_path, TOPIC)
     yield found
     found.store.close()
 
 
-def test_the_last_record_of_each_key_stays_at_its_offset(stage: Stage) -> None:
+def test_the_last_record_of_each_key_stays_at_its_offset(harness: CompactionHarness) -> None:
     for number in range(40):
-        stage.write((b"a", b"%d" % number), (b"b%d" % (number % 3), b"x%d" % number))
-    stage.fill()
-    before, size = stage.records(), stage.bytes_before_tail()
-    stage.compact()
-    found = stage.records()
+        harness.write((b"a", b"%d" % number), (b"b%d" % (number % 3), b"x%d" % number))
+    harness.fill()
+    before, size = harness.records(), harness.bytes_before_tail()
+    harness.compact()
+    found = harness.records()
     assert found.items() <= before.items(), "offsets and values are those of before"
     latest = {key: offset for offset, (key, _) in before.items()}
     settled = {key: offset for key, offset in latest.items() if key != b"filler"}
     assert [offset for offset, (key, _) in found.items() if key != b"filler"] == sorted(settled.values())
-    assert stage.bytes_before_tail() < size / 3
-    stage.reopen()
-    assert stage.records() == found
-    stage.compact()
-    assert stage.records() == found
+    assert harness.bytes_before_tail() < size / 3
+    harness.reopen()
+    assert harness.records() == found
+    harness.compact()
+    assert harness.records() == found
 
 
-def test_a_batch_in_which_nothing_is_replaced_stays_as_it_is(stage: Stage) -> None:
-    stage.write((b"once", b"1"), (b"twice", b"2"))
-    stage.write((b"twice", b"3"))
-    stage.fill()
-    before = stage.stored()
-    stage.compact()
-    after = stage.stored()
+def test_a_batch_in_which_nothing_is_replaced_stays_as_it_is(harness: CompactionHarness) -> None:
+    harness.write((b"once", b"1"), (b"twice", b"2"))
+    harness.write((b"twice", b"3"))
+    harness.fill()
+    before = harness.stored()
+    harness.compact()
+    after = harness.stored()
     assert after[1] == before[1]
     assert (after[0][0].records_count, after[0][0].last_offset) == (1, 1)
-    assert list(stage.records().items())[:2] == [(0, (b"once", b"1")), (2, (b"twice", b"3"))]
+    assert list(harness.records().items())[:2] == [(0, (b"once", b"1")), (2, (b"twice", b"3"))]
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4, Codec.SNAPPY])
-def test_packed_batches_are_rewritten_packed(stage: Stage, codec: Codec) -> None:
-    stage.write((b"a", b"1" * 400), (b"b", b"2"), codec=codec)
-    stage.write((b"a", b"3"), codec=codec)
-    stage.fill()
-    stage.compact()
-    header, _ = stage.stored()[0]
-    assert (header.codec, header.records_count, header.max_timestamp) == (codec, 1, stage.now_ms)
-    assert stage.records()[1] == (b"b", b"2")
+def test_packed_batches_are_rewritten_packed(harness: CompactionHarness, codec: Codec) -> None:
+    harness.write((b"a", b"1" * 400), (b"b", b"2"), codec=codec)
+    harness.write((b"a", b"3"), codec=codec)
+    harness.fill()
+    harness.compact()
+    header, _ = harness.stored()[0]
+    assert (header.codec, header.records_count, header.max_timestamp) == (codec, 1, harness.now_ms)
+    assert harness.records()[1] == (b"b", b"2")
 
 
-def test_tombstones_stay_for_their_time_and_then_go(stage: Stage) -> None:
-    stage.write((b"a", b"1"))
-    stage.write((b"a", None), (b"b", b"2"))
-    stage.fill()
-    stage.compact()
-    assert stage.records()[1] == (b"a", None)
-    assert 0 not in stage.records()
-    header = stage.stored()[1][0]
-    assert header.delete_horizon == stage.now_ms + DAY_MS
-    assert header.max_timestamp == stage.now_ms
-    for part in read_records(stage.stored()[1][1]):
-        assert [each.timestamp for each in single_records(part)] == [stage.now_ms] * 2
-    stage.now_ms += DAY_MS - 1
-    stage.reopen()
-    stage.compact()
-    assert stage.records()[1] == (b"a", None)
-    stage.now_ms += 1
-    stage.compact()
-    assert 1 not in stage.records()
-    assert stage.records()[2] == (b"b", b"2")
+def test_tombstones_stay_for_their_time_and_then_go(harness: CompactionHarness) -> None:
+    harness.write((b"a", b"1"))
+    harness.write((b"a", None), (b"b", b"2"))
+    harness.fill()
+    harness.compact()
+    assert harness.records()[1] == (b"a", None)
+    assert 0 not in harness.records()
+    header = harness.stored()[1][0]
+    assert header.delete_horizon == harness.now_ms + DAY_MS
+    assert header.max_timestamp == harness.now_ms
+    for part in read_records(harness.stored()[1][1]):
+        assert [each.timestamp for each in single_records(part)] == [harness.now_ms] * 2
+    harness.now_ms += DAY_MS - 1
+    harness.reopen()
+    harness.compact()
+    assert harness.records()[1] == (b"a", None)
+    harness.now_ms += 1
+    harness.compact()
+    assert 1 not in harness.records()
+    assert harness.records()[2] == (b"b", b"2")
 
 
-def test_the_tail_and_open_transactions_are_left_alone(stage: Stage) -> None:
-    stage.write((b"a", b"1"))
-    stage.write((b"a", b"2"))
-    stage.write((b"a", b"3"), producer=7)
-    stage.write((b"a", b"4"))
-    stage.fill()
-    before = stage.stored()
-    stage.compact()
-    assert stage.stored()[1:] == before[1:], "the transaction is open, so its record must stay"
-    assert stage.records() == {1: (b"a", b"2")}
-    stage.end(7, commit=True)
-    stage.fill()
-    stage.compact()
-    assert [value for key, value in stage.records().values() if key == b"a"] == [b"4"]
+def test_the_tail_and_open_transactions_are_left_alone(harness: CompactionHarness) -> None:
+    harness.write((b"a", b"1"))
+    harness.write((b"a", b"2"))
+    harness.write((b"a", b"3"), producer=7)
+    harness.write((b"a", b"4"))
+    harness.fill()
+    before = harness.stored()
+    harness.compact()
+    assert harness.stored()[1:] == before[1:], "the transaction is open, so its record must stay"
+    assert harness.records() == {1: (b"a", b"2")}
+    harness.end(7, commit=True)
+    harness.fill()
+    harness.compact()
+    assert [value for key, value in harness.records().values() if key == b"a"] == [b"4"]
 
 
-def test_aborted_records_go_and_replace_nothing(stage: Stage) -> None:
-    stage.write((b"a", b"1"))
-    stage.write((b"a", b"aborted"), producer=7)
-    stage.end(7, commit=False)
-    stage.write((b"b", b"later, of the same producer"), producer=7)
-    stage.end(7, commit=True)
-    stage.fill()
-    stage.compact()
+def test_aborted_records_go_and_replace_nothing(harness: CompactionHarness) -> None:
+    harness.write((b"a", b"1"))
+    harness.write((b"a", b"aborted"), producer=7)
+    harness.end(7, commit=False)
+    harness.write((b"b", b"later, of the same producer"), producer=7)
+    harness.end(7, commit=True)
+    harness.fill()
+    harness.compact()
     wanted = {0: (b"a", b"1"), 3: (b"b", b"later, of the same producer")}
-    shown = {offset: row for offset, row in stage.records().items() if row[0] != b"filler"}
+    shown = {offset: row for offset, row in harness.records().items() if row[0] != b"filler"}
     assert shown == wanted
     for days in range(4):
-        stage.now_ms += DAY_MS
+        harness.now_ms += DAY_MS
         if days % 2:
-            stage.reopen()
-        stage.fill()
-        stage.compact()
-        shown = {offset: row for offset, row in stage.records().items() if row[0] != b"filler"}
+            harness.reopen()
+        harness.fill()
+        harness.compact()
+        shown = {offset: row for offset, row in harness.records().items() if row[0] != b"filler"}
         assert shown == wanted, f"after {days} days"
-        assert stage.partition.last_stable_offset == stage.partition.log.high_watermark
-    headers = [header for header, _ in stage.stored()]
+        assert harness.partition.last_stable_offset == harness.partition.log.high_watermark
+    headers = [header for header, _ in harness.stored()]
     assert sum(header.is_control for header in headers) == 1, "the marker of the transaction that has a record"
 
 
-def test_producers_are_known_as_before(stage: Stage) -> None:
+def test_producers_are_known_as_before(harness: CompactionHarness) -> None:
     for number in range(10):
-        stage.write((b"k", b"%d" % number), producer=5)
-        stage.end(5, commit=True)
-    stage.write((b"k", b"new epoch"), producer=6, epoch=0)
-    stage.end(6, commit=True, epoch=1)
-    stage.fill()
-    known = stage.partition.active_producers()
+        harness.write((b"k", b"%d" % number), producer=5)
+        harness.end(5, commit=True)
+    harness.write((b"k", b"new epoch"), producer=6, epoch=0)
+    harness.end(6, commit=True, epoch=1)
+    harness.fill()
+    known = harness.partition.active_producers()
     for _ in range(4):
-        stage.compact()
-        stage.now_ms += DAY_MS
-        stage.reopen()
-        assert stage.partition.active_producers() == known
+        harness.compact()
+        harness.now_ms += DAY_MS
+        harness.reopen()
+        assert harness.partition.active_producers() == known
     with pytest.raises(BrokerError) as refused:
-        stage.write((b"k", b"zombie"), producer=6, epoch=0)
+        harness.write((b"k", b"zombie"), producer=6, epoch=0)
     assert refused.value.code == Code.INVALID_PRODUCER_EPOCH
-    stage.sequences[5] = 3
+    harness.sequences[5] = 3
     with pytest.raises(BrokerError):  # the sixth last is out of order, the last is known
-        stage.write((b"k", b"3"), producer=5)
-    stage.sequences[5] = 9
-    assert stage.write((b"k", b"9"), producer=5) == 18
+        harness.write((b"k", b"3"), producer=5)
+    harness.sequences[5] = 9
+    assert harness.write((b"k", b"9"), producer=5) == 18
 
 
-def test_many_commits_of_one_key_become_small(stage: Stage) -> None:
+def test_many_commits_of_one_key_become_small(harness: CompactionHarness) -> None:
     """What the log of an exactly-once sink, or `__consumer_offsets`, is."""
     for number in range(300):
-        stage.write((b"sink", b"%d" % number), producer=5)
-        stage.end(5, commit=True)
-    stage.fill()
+        harness.write((b"sink", b"%d" % number), producer=5)
+        harness.end(5, commit=True)
+    harness.fill()
     for _ in range(3):
-        stage.compact()
-        stage.now_ms += DAY_MS + 1
-    assert len(stage.stored()) < 30
-    assert (b"sink", b"299") in stage.records().values()
+        harness.compact()
+        harness.now_ms += DAY_MS + 1
+    assert len(harness.stored()) < 30
+    assert (b"sink", b"299") in harness.records().values()
 
 
 @pytest.mark.slow
@@ -285,7 +285,7 @@ def test_many_commits_of_one_key_become_small(stage: Stage) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories_keep_what_readers_see(name: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    stage = Stage(name, tmp_path, replace(TOPIC, segment_bytes=rng.choice([300, 2000])))
+    harness = CompactionHarness(name, tmp_path, replace(TOPIC, segment_bytes=rng.choice([300, 2000])))
     open_producers: set[int] = set()
     for _ in range(400):
         choice, producer = rng.random(), rng.randrange(4)
@@ -295,35 +295,35 @@ def test_random_histories_keep_what_readers_see(name: str, seed: int, tmp_path: 
                 for _ in range(rng.randrange(1, 4))
             ]
             codec = rng.choice([Codec.NONE, Codec.GZIP])
-            stage.write(*rows, producer=producer, codec=codec)
+            harness.write(*rows, producer=producer, codec=codec)
             open_producers.add(producer)
         elif choice < 0.7:
-            stage.write((b"%d" % rng.randrange(8), b"plain"))
+            harness.write((b"%d" % rng.randrange(8), b"plain"))
         elif choice < 0.85 and producer in open_producers:
-            stage.end(producer, commit=rng.random() < 0.6)
+            harness.end(producer, commit=rng.random() < 0.6)
             open_producers.discard(producer)
         elif choice < 0.87:
-            stage.now_ms += DAY_MS // 2
+            harness.now_ms += DAY_MS // 2
         elif choice < 0.93:
-            check(stage, stage.compact)
+            check(harness, harness.compact)
         elif choice < 0.96:
-            check(stage, stage.reopen)
-        elif name == "tiered" and isinstance(stage.store._storage, TieredStorage):
-            collect(stage.store._storage.engine, threshold=0.9)
-            check(stage, lambda: None)
-    check(stage, stage.reopen)
-    stage.store.close()
+            check(harness, harness.reopen)
+        elif name == "tiered" and isinstance(harness.store._storage, TieredStorage):
+            collect(harness.store._storage.engine, threshold=0.9)
+            check(harness, lambda: None)
+    check(harness, harness.reopen)
+    harness.store.close()
 
 
-def check(stage: Stage, act: Callable[[], None]) -> None:
+def check(harness: CompactionHarness, act: Callable[[], None]) -> None:
     """What readers see is what they saw, but for records that later ones of the same key have replaced, and tombstones."""
-    partition = stage.partition
-    before = stage.records()
+    partition = harness.partition
+    before = harness.records()
     producers = sorted(each[:3] + each[5:] for each in partition.active_producers())
     ends = partition.log.high_watermark, partition.last_stable_offset
     act()
-    partition = stage.partition
-    after = stage.records()
+    partition = harness.partition
+    after = harness.records()
     assert (partition.log.high_watermark, partition.last_stable_offset) == ends
     assert sorted(each[:3] + each[5:] for each in partition.active_producers()) == producers
     assert after.items() <= before.items()
@@ -336,37 +336,37 @@ def check(stage: Stage, act: Callable[[], None]) -> None:
 
 def test_a_lost_index_is_rebuilt_with_the_rewritten_batches(tmp_path: Path) -> None:
     """The entry logs still have the old batches."""
-    stage = Stage("tiered", tmp_path, TOPIC)
+    harness = CompactionHarness("tiered", tmp_path, TOPIC)
     for number in range(60):
-        stage.write((b"a", b"%d" % number), (b"b%d" % (number % 3), b"x%d" % number))
-    stage.fill()
-    stage.compact()
-    before = stage.stored()
-    stage.store.close()
+        harness.write((b"a", b"%d" % number), (b"b%d" % (number % 3), b"x%d" % number))
+    harness.fill()
+    harness.compact()
+    before = harness.stored()
+    harness.store.close()
     (index,) = tmp_path.rglob("index")
     index.unlink()
-    stage.open()
-    assert stage.stored() == before
-    stage.fill()
-    stage.compact()
-    assert stage.records()[118] == (b"a", b"59")
-    stage.store.close()
+    harness.open()
+    assert harness.stored() == before
+    harness.fill()
+    harness.compact()
+    assert harness.records()[118] == (b"a", b"59")
+    harness.store.close()
 
 
 def test_the_disk_gets_back_what_compaction_took(tmp_path: Path) -> None:
-    stage = Stage("tiered", tmp_path, TOPIC)
+    harness = CompactionHarness("tiered", tmp_path, TOPIC)
     for number in range(2000):
-        stage.write((b"a", b"%d" % number))
-    stage.fill()
-    stage.compact()
-    storage = stage.store._storage
+        harness.write((b"a", b"%d" % number))
+    harness.fill()
+    harness.compact()
+    storage = harness.store._storage
     assert isinstance(storage, TieredStorage)
     before = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
-    stage.write((b"next", b"file"))
+    harness.write((b"next", b"file"))
     storage.engine.flusher.flush_now()
     collect(storage.engine, threshold=0.5)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.log")) < before / 10
-    assert stage.records()[1999] == (b"a", b"1999")
-    stage.reopen()
-    assert stage.records()[1999] == (b"a", b"1999")
-    stage.store.close()
+    assert harness.records()[1999] == (b"a", b"1999")
+    harness.reopen()
+    assert harness.records()[1999] == (b"a", b"1999")
+    harness.store.close()

@@ -17,7 +17,7 @@ from tests.fakes.memory_storage import MemoryStorage
 from tests.unit.broker.handler_calls import context_of
 
 
-class Stage:
+class ServerHarness:
     """A server whose turns the test takes, with a topic of a hundred partitions on an engine that confirms on request."""
 
     def __init__(self, path: Path, life: ExitStack) -> None:
@@ -38,22 +38,22 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def harness(tmp_path: Path) -> Iterator[ServerHarness]:
     with ExitStack() as life:
-        made = Stage(tmp_path, life)
+        made = ServerHarness(tmp_path, life)
         yield made
         made.server._close()
 
 
 def test_confirmations_of_many_partitions_wake_it_once_and_are_all_seen(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: ServerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes: list[Hashable] = []
-    monkeypatch.setattr(stage.server.clients, "changed", changes.append)
+    monkeypatch.setattr(harness.server.clients, "changed", changes.append)
     for _ in range(2):
-        stage.storage.confirm_all()
-        stage.server._space_freed()
-        assert stage.wakes() == 1
-        stage.server._turn()
+        harness.storage.confirm_all()
+        harness.server._space_freed()
+        assert harness.wakes() == 1
+        harness.server._turn()
         assert changes == [("t", index) for index in range(100)]
         changes.clear()

@@ -22,7 +22,7 @@ OIDC = OidcSettings("https://x/", "id", Secret("secret"), retry_backoff=0.5, ret
 SETTINGS = SaslSettings("OAUTHBEARER", oidc=OIDC)
 
 
-class Bench:
+class RefresherHarness:
     """A keeper whose clock stands still, and whose fetches end as the test says."""
 
     def __init__(self, settings: SaslSettings = SETTINGS) -> None:
@@ -74,21 +74,21 @@ class Bench:
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., Bench]]:
+def make() -> Iterator[Callable[..., RefresherHarness]]:
     """Makes benches, which are closed with the test."""
-    made: list[Bench] = []
+    made: list[RefresherHarness] = []
 
-    def one(*arguments: SaslSettings) -> Bench:
-        made.append(Bench(*arguments))
+    def one(*arguments: SaslSettings) -> RefresherHarness:
+        made.append(RefresherHarness(*arguments))
         return made[-1]
 
     yield one
-    for bench in made:
-        bench.close()
+    for harness in made:
+        harness.close()
 
 
 @pytest.fixture
-def bench(make: Callable[..., Bench]) -> Bench:
+def harness(make: Callable[..., RefresherHarness]) -> RefresherHarness:
     return make()
 
 
@@ -97,162 +97,168 @@ def token(text: str, expires_at: float) -> Token:
 
 
 @pytest.mark.covers("SEC18")
-def test_nothing_is_fetched_before_the_first_request(bench: Bench) -> None:
-    assert bench.error() is None
-    assert bench.begun.empty()
-    assert bench.at(1000.0) is None
-    assert bench.begun.get(timeout=SECONDS) == 1000.0
+def test_nothing_is_fetched_before_the_first_request(harness: RefresherHarness) -> None:
+    assert harness.error() is None
+    assert harness.begun.empty()
+    assert harness.at(1000.0) is None
+    assert harness.begun.get(timeout=SECONDS) == 1000.0
 
 
 @pytest.mark.covers("SEC18")
-def test_the_first_token_comes_in_the_background_and_wakes_the_client(bench: Bench) -> None:
+def test_the_first_token_comes_in_the_background_and_wakes_the_client(harness: RefresherHarness) -> None:
     first = token("first", 4600.0)
-    assert bench.at(1000.0) is None
-    assert bench.at(1000.5) is None
-    bench.ends(first)
-    assert bench.at(1001.0) is first
-    assert bench.error() is None
-    assert bench.begun.empty()
+    assert harness.at(1000.0) is None
+    assert harness.at(1000.5) is None
+    harness.ends(first)
+    assert harness.at(1001.0) is first
+    assert harness.error() is None
+    assert harness.begun.empty()
 
 
 @pytest.mark.covers("SEC18")
-def test_the_next_token_is_fetched_in_time_while_the_old_one_is_used(bench: Bench) -> None:
+def test_the_next_token_is_fetched_in_time_while_the_old_one_is_used(harness: RefresherHarness) -> None:
     first, second = token("first", 4600.0), token("second", 9000.0)
-    bench.at(1000.0)
-    bench.ends(first)
-    assert 0.8 * 3600 <= bench.next_attempt_in() <= 0.85 * 3600
-    assert bench.at(1000.0 + 0.85 * 3600 + 1) is first
-    assert bench.ends(second) >= 1000.0 + 0.8 * 3600
-    assert bench.at(4070.0) is second
+    harness.at(1000.0)
+    harness.ends(first)
+    assert 0.8 * 3600 <= harness.next_attempt_in() <= 0.85 * 3600
+    assert harness.at(1000.0 + 0.85 * 3600 + 1) is first
+    assert harness.ends(second) >= 1000.0 + 0.8 * 3600
+    assert harness.at(4070.0) is second
 
 
 @pytest.mark.covers("SEC18")
-def test_a_failed_refresh_keeps_the_old_token_while_it_lives(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_refresh_keeps_the_old_token_while_it_lives(
+    harness: RefresherHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     first, second = token("first", 4600.0), token("second", 9000.0)
-    bench.at(1000.0)
-    bench.ends(first)
-    bench.at(4100.0)
+    harness.at(1000.0)
+    harness.ends(first)
+    harness.at(4100.0)
     with caplog.at_level(logging.WARNING):
-        bench.ends(AuthenticationFailed("HTTP 503"))
+        harness.ends(AuthenticationFailed("HTTP 503"))
     assert "HTTP 503" in caplog.text
-    assert bench.at(4100.0) is first
-    assert bench.error() is None
-    bench.at(4100.0 + 0.5 * 1.2)
-    bench.ends(AuthenticationFailed("HTTP 503 again"))
-    assert bench.at(4600.0) is None
-    bench.ends(AuthenticationFailed("HTTP 503 for the third time"))
-    assert "third" in str(bench.error())
-    bench.at(4700.0)
-    bench.ends(second)
-    assert bench.at(4701.0) is second
-    assert bench.error() is None
+    assert harness.at(4100.0) is first
+    assert harness.error() is None
+    harness.at(4100.0 + 0.5 * 1.2)
+    harness.ends(AuthenticationFailed("HTTP 503 again"))
+    assert harness.at(4600.0) is None
+    harness.ends(AuthenticationFailed("HTTP 503 for the third time"))
+    assert "third" in str(harness.error())
+    harness.at(4700.0)
+    harness.ends(second)
+    assert harness.at(4701.0) is second
+    assert harness.error() is None
 
 
 @pytest.mark.covers("SEC18")
-def test_attempts_come_after_growing_pauses(bench: Bench) -> None:
-    bench.at(1000.0)
+def test_attempts_come_after_growing_pauses(harness: RefresherHarness) -> None:
+    harness.at(1000.0)
     for failure, pause in enumerate([0.5, 1.0, 2.0, 4.0, 8.0, 8.0]):
-        bench.ends(AuthenticationFailed(f"failure {failure}"))
-        assert f"failure {failure}" in str(bench.error())
-        assert bench.next_attempt_in() == pytest.approx(pause, rel=0.2)
-        bench.at(bench.now + pause * 1.2)
+        harness.ends(AuthenticationFailed(f"failure {failure}"))
+        assert f"failure {failure}" in str(harness.error())
+        assert harness.next_attempt_in() == pytest.approx(pause, rel=0.2)
+        harness.at(harness.now + pause * 1.2)
 
 
 @pytest.mark.covers("SEC18")
-def test_a_final_rejection_is_reported_at_once_and_retried_only_after_the_longest_pause(bench: Bench) -> None:
-    bench.at(1000.0)
-    bench.ends(AuthenticationFailed("HTTP 401", fatal=True))
-    error = bench.error()
+def test_a_final_rejection_is_reported_at_once_and_retried_only_after_the_longest_pause(
+    harness: RefresherHarness,
+) -> None:
+    harness.at(1000.0)
+    harness.ends(AuthenticationFailed("HTTP 401", fatal=True))
+    error = harness.error()
     assert isinstance(error, AuthenticationFailed)
     assert error.fatal
-    assert bench.next_attempt_in() == 8.0
-    bench.at(1008.0)
-    bench.ends(token("token", 9000.0))
-    assert bench.error() is None
+    assert harness.next_attempt_in() == 8.0
+    harness.at(1008.0)
+    harness.ends(token("token", 9000.0))
+    assert harness.error() is None
 
 
 @pytest.mark.covers("SEC18")
-def test_a_fetch_that_takes_long_is_reported(bench: Bench) -> None:
-    bench.at(1000.0)
-    bench.begun.get(timeout=SECONDS)
-    assert bench.error() is None
-    bench.at(1000.0 + SLOW_FETCH_S)
-    error = bench.error()
+def test_a_fetch_that_takes_long_is_reported(harness: RefresherHarness) -> None:
+    harness.at(1000.0)
+    harness.begun.get(timeout=SECONDS)
+    assert harness.error() is None
+    harness.at(1000.0 + SLOW_FETCH_S)
+    error = harness.error()
     assert isinstance(error, AuthenticationFailed)
     assert not error.fatal
     assert "more than 10 s" in str(error)
-    bench.now += 1
-    assert bench.error() is error, "who has told it once need not tell it again"
+    harness.now += 1
+    assert harness.error() is error, "who has told it once need not tell it again"
 
 
 @pytest.mark.covers("SEC18")
-def test_a_defect_in_a_fetch_does_not_end_the_thread_nor_show_its_text(bench: Bench) -> None:
-    bench.at(1000.0)
-    bench.ends(KeyError("canary"))
-    assert "KeyError" in str(bench.error())
-    assert "canary" not in str(bench.error())
-    bench.at(1001.0)
-    bench.ends(token("token", 9000.0))
-    assert bench.at(1002.0)
+def test_a_defect_in_a_fetch_does_not_end_the_thread_nor_show_its_text(harness: RefresherHarness) -> None:
+    harness.at(1000.0)
+    harness.ends(KeyError("canary"))
+    assert "KeyError" in str(harness.error())
+    assert "canary" not in str(harness.error())
+    harness.at(1001.0)
+    harness.ends(token("token", 9000.0))
+    assert harness.at(1002.0)
 
 
 @pytest.mark.covers("SEC18")
-def test_a_token_without_an_end_is_kept(bench: Bench) -> None:
+def test_a_token_without_an_end_is_kept(harness: RefresherHarness) -> None:
     endless = token("endless", ENDLESS)
-    bench.at(1000.0)
-    bench.ends(endless)
-    assert bench.at(1e12) is endless
-    assert bench.begun.empty()
+    harness.at(1000.0)
+    harness.ends(endless)
+    assert harness.at(1e12) is endless
+    assert harness.begun.empty()
 
 
 @pytest.mark.covers("SEC19")
-def test_a_refused_token_is_followed_by_a_fresh_one_just_once(bench: Bench) -> None:
+def test_a_refused_token_is_followed_by_a_fresh_one_just_once(harness: RefresherHarness) -> None:
     first, second, third = (token(name, 4600.0) for name in ("first", "second", "third"))
-    bench.at(1000.0)
-    bench.ends(first)
-    assert bench.refresher.refused(first), "a fresh token may do"
-    assert bench.at(1000.0) is None
-    bench.ends(second)
-    assert bench.refresher.refused(first), "another connection was refused with the same token"
-    assert bench.at(1000.0) is second
-    assert not bench.refresher.refused(second), "two fresh tokens in a row: it is not the token's age"
-    assert bench.next_attempt_in() == 8.0
-    bench.at(1008.0)
-    bench.ends(third)
-    bench.refresher.accepted(third)
-    assert bench.refresher.refused(third), "a token that was taken once begins a new row"
+    harness.at(1000.0)
+    harness.ends(first)
+    assert harness.refresher.refused(first), "a fresh token may do"
+    assert harness.at(1000.0) is None
+    harness.ends(second)
+    assert harness.refresher.refused(first), "another connection was refused with the same token"
+    assert harness.at(1000.0) is second
+    assert not harness.refresher.refused(second), "two fresh tokens in a row: it is not the token's age"
+    assert harness.next_attempt_in() == 8.0
+    harness.at(1008.0)
+    harness.ends(third)
+    harness.refresher.accepted(third)
+    assert harness.refresher.refused(third), "a token that was taken once begins a new row"
 
 
-def test_closing_ends_the_thread_and_what_is_asked_then_begins_nothing(make: Callable[..., Bench]) -> None:
-    bench = make()
-    bench.at(1000.0)
-    bench.ends(token("token", 1100.0))
-    bench.refresher.close()
-    assert bench.refresher.join(SECONDS)
-    assert bench.at(2000.0) is None
-    assert bench.begun.empty()
+def test_closing_ends_the_thread_and_what_is_asked_then_begins_nothing(make: Callable[..., RefresherHarness]) -> None:
+    harness = make()
+    harness.at(1000.0)
+    harness.ends(token("token", 1100.0))
+    harness.refresher.close()
+    assert harness.refresher.join(SECONDS)
+    assert harness.at(2000.0) is None
+    assert harness.begun.empty()
     unused = make()
     unused.refresher.close()
     assert unused.at(1000.0) is None
     assert unused.begun.empty()
 
 
-def test_a_listener_that_was_forgotten_is_not_called(bench: Bench) -> None:
+def test_a_listener_that_was_forgotten_is_not_called(harness: RefresherHarness) -> None:
     called: list[int] = []
 
     def listener() -> None:
         called.append(1)
 
-    bench.refresher.listen(listener)
-    bench.at(1000.0)
-    bench.ends(AuthenticationFailed("x"))
-    bench.refresher.forget(listener)
-    bench.at(1001.0)
-    bench.ends(AuthenticationFailed("x"))
+    harness.refresher.listen(listener)
+    harness.at(1000.0)
+    harness.ends(AuthenticationFailed("x"))
+    harness.refresher.forget(listener)
+    harness.at(1001.0)
+    harness.ends(AuthenticationFailed("x"))
     assert called == [1]
 
 
-def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gone(make: Callable[..., Bench]) -> None:
+def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gone(
+    make: Callable[..., RefresherHarness],
+) -> None:
     shared = TokenCache()
     benches = [make(), make(), make()]
     made = iter(benches)
@@ -276,28 +282,28 @@ def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gon
 
 @pytest.mark.covers("SEC18")
 def test_an_expired_token_is_reported_and_fetched_again_only_after_a_pause(
-    make: Callable[..., Bench],
+    make: Callable[..., RefresherHarness],
 ) -> None:
-    bench = make()
-    bench.at(1000)
-    bench.ends(Token(Secret("old"), 400.0))
-    assert bench.at(1000) is None
-    assert "expired 600 s ago by this machine's clock" in str(bench.error())
-    assert bench.begun.empty()
-    bench.at(1001)
-    assert bench.ends(Token(Secret("new"), 5000.0)) == 1001
-    assert bench.at(1001) == Token(Secret("new"), 5000.0)
-    assert bench.error() is None
+    harness = make()
+    harness.at(1000)
+    harness.ends(Token(Secret("old"), 400.0))
+    assert harness.at(1000) is None
+    assert "expired 600 s ago by this machine's clock" in str(harness.error())
+    assert harness.begun.empty()
+    harness.at(1001)
+    assert harness.ends(Token(Secret("new"), 5000.0)) == 1001
+    assert harness.at(1001) == Token(Secret("new"), 5000.0)
+    assert harness.error() is None
 
 
 @pytest.mark.covers("SEC18")
-def test_tokens_that_hardly_live_are_fetched_with_pauses(make: Callable[..., Bench]) -> None:
-    bench = make()
-    bench.at(1000)
-    bench.ends(Token(Secret("short"), 1000.01))
+def test_tokens_that_hardly_live_are_fetched_with_pauses(make: Callable[..., RefresherHarness]) -> None:
+    harness = make()
+    harness.at(1000)
+    harness.ends(Token(Secret("short"), 1000.01))
     for now in (1000.005, 1000.02, 1000.4):
-        bench.at(now)
+        harness.at(now)
         with pytest.raises(Empty):
-            bench.begun.get(timeout=0.05)
-    bench.at(1000 + OIDC.retry_backoff)
-    assert bench.ends(Token(Secret("next"), 5000.0)) == 1000 + OIDC.retry_backoff
+            harness.begun.get(timeout=0.05)
+    harness.at(1000 + OIDC.retry_backoff)
+    assert harness.ends(Token(Secret("next"), 5000.0)) == 1000 + OIDC.retry_backoff

@@ -12,16 +12,16 @@ IDLE, STALL = 600.0, 30.0
 
 
 def test_each_stage_has_its_time() -> None:
-    for stage, deadline in (
+    for harness, deadline in (
         (ConnectionStage.IDLE, 100 + IDLE),
         (ConnectionStage.RECEIVING, 100 + STALL),
         (ConnectionStage.SENDING, 100 + STALL),
         (ConnectionStage.WORKING, math.inf),
     ):
         timeouts = ConnectionTimeouts(IDLE, STALL)
-        timeouts.observe(stage, 0, 0, 100.0)
+        timeouts.observe(harness, 0, 0, 100.0)
         assert timeouts.deadline == deadline
-        assert stage.value in timeouts.reason()
+        assert harness.value in timeouts.reason()
 
 
 def test_some_bytes_now_and_then_are_no_progress() -> None:

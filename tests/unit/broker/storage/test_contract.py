@@ -69,7 +69,7 @@ SURVIVING = [name for name, engine in ENGINES.items() if engine.survives]
 CONFIRMING_LATER = [name for name, engine in ENGINES.items() if engine.fail is not None]
 
 
-class Stage:
+class StorageHarness:
     """A storage with an engine of that name, with one log of a topic `t`."""
 
     def __init__(self, name: str, path: Path, settings: TopicSettings) -> None:
@@ -103,11 +103,11 @@ class Stage:
 
 
 @contextmanager
-def opened(name: str, path: Path, **settings: Any) -> Iterator[Stage]:
-    stage = Stage(name, path, TopicSettings(**settings))
-    yield stage
-    stage.log.close()
-    stage.storage.close()
+def opened(name: str, path: Path, **settings: Any) -> Iterator[StorageHarness]:
+    harness = StorageHarness(name, path, TopicSettings(**settings))
+    yield harness
+    harness.log.close()
+    harness.storage.close()
 
 
 def test_every_engine_is_in_the_import_contract() -> None:
@@ -121,9 +121,9 @@ def test_every_engine_is_in_the_import_contract() -> None:
     assert folders == set(protected), "protected_modules in pyproject.toml"
 
 
-def test_an_engine_has_a_name_and_its_readings_are_legal(stage: Stage) -> None:
-    assert stage.storage.name.isidentifier()
-    readings = list(stage.storage.readings())
+def test_an_engine_has_a_name_and_its_readings_are_legal(harness: StorageHarness) -> None:
+    assert harness.storage.name.isidentifier()
+    readings = list(harness.storage.readings())
     names = [each.name for each in readings]
     assert len(names) == len(set(names))
     for each in readings:
@@ -131,20 +131,20 @@ def test_an_engine_has_a_name_and_its_readings_are_legal(stage: Stage) -> None:
         assert each.value >= 0
 
 
-def test_cursors_do_not_change_what_is_read(stage: Stage) -> None:
+def test_cursors_do_not_change_what_is_read(harness: StorageHarness) -> None:
     reported = [True, False, True, True]
     for number, exists in enumerate(reported):
-        stage.storage.cursor_changed("t", 0, exists)
-        stage.log.available(number, 1)
-        stage.append(make_batch())
-        assert [header.base_offset for header in stage.read_all()] == list(range(number + 1))
-    stage.storage.cursor_changed("unknown", 7, True)
+        harness.storage.cursor_changed("t", 0, exists)
+        harness.log.available(number, 1)
+        harness.append(make_batch())
+        assert [header.base_offset for header in harness.read_all()] == list(range(number + 1))
+    harness.storage.cursor_changed("unknown", 7, True)
 
 
 @pytest.fixture(params=ENGINES)
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    with opened(request.param, tmp_path) as stage:
-        yield stage
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StorageHarness]:
+    with opened(request.param, tmp_path) as harness:
+        yield harness
 
 
 def refusal(ask: Callable[[], object]) -> int:
@@ -153,97 +153,97 @@ def refusal(ask: Callable[[], object]) -> int:
     return refused.value.code
 
 
-def test_a_new_log_is_empty(stage: Stage) -> None:
-    assert (stage.log.start_offset, stage.log.high_watermark) == (0, 0)
-    assert stage.log.read(0, MIB) == b""
-    assert stage.log.available(0, MIB) == 0
-    assert stage.log.latest_timestamp() is None
-    assert stage.log.offset_for_timestamp(0) is None
+def test_a_new_log_is_empty(harness: StorageHarness) -> None:
+    assert (harness.log.start_offset, harness.log.high_watermark) == (0, 0)
+    assert harness.log.read(0, MIB) == b""
+    assert harness.log.available(0, MIB) == 0
+    assert harness.log.latest_timestamp() is None
+    assert harness.log.offset_for_timestamp(0) is None
 
 
-def test_offsets_are_assigned_without_gaps(stage: Stage) -> None:
-    assert [stage.append(make_batch(count)) for count in (3, 1, 5)] == [0, 3, 4]
-    assert (stage.log.start_offset, stage.log.high_watermark) == (0, 9)
-    assert [(header.base_offset, header.partition_leader_epoch) for header in stage.read_all()] == [
+def test_offsets_are_assigned_without_gaps(harness: StorageHarness) -> None:
+    assert [harness.append(make_batch(count)) for count in (3, 1, 5)] == [0, 3, 4]
+    assert (harness.log.start_offset, harness.log.high_watermark) == (0, 9)
+    assert [(header.base_offset, header.partition_leader_epoch) for header in harness.read_all()] == [
         (0, LEADER_EPOCH),
         (3, LEADER_EPOCH),
         (4, LEADER_EPOCH),
     ]
 
 
-def test_a_batch_is_kept_as_it_came_and_not_needed_after_it_was_admitted(stage: Stage) -> None:
-    stage.append(make_batch(7))
+def test_a_batch_is_kept_as_it_came_and_not_needed_after_it_was_admitted(harness: StorageHarness) -> None:
+    harness.append(make_batch(7))
     batch = bytearray(make_batch(2))
     before = bytes(batch)
-    base_offset = stage.log.admit(memoryview(batch), read_header(batch))
+    base_offset = harness.log.admit(memoryview(batch), read_header(batch))
     assert bytes(batch) == before
     batch[:] = bytes(len(batch))
-    stage.engine.confirm(stage.storage)
-    assert stage.log.read(base_offset, MIB)[16:] == before[16:]
+    harness.engine.confirm(harness.storage)
+    assert harness.log.read(base_offset, MIB)[16:] == before[16:]
 
 
-def test_every_offset_of_a_batch_finds_the_whole_batch(stage: Stage) -> None:
+def test_every_offset_of_a_batch_finds_the_whole_batch(harness: StorageHarness) -> None:
     for _ in range(2):
-        stage.append(make_batch(10))
-    assert read_header(stage.log.read(13, MIB)).base_offset == 10
-    assert stage.log.available(13, MIB) == 100
-    assert stage.log.read(20, MIB) == b""
+        harness.append(make_batch(10))
+    assert read_header(harness.log.read(13, MIB)).base_offset == 10
+    assert harness.log.available(13, MIB) == 100
+    assert harness.log.read(20, MIB) == b""
 
 
 @pytest.mark.parametrize("offset", [-1, 21])
-def test_an_offset_outside_is_out_of_range(stage: Stage, offset: int) -> None:
-    stage.append(make_batch(20))
-    for ask in (lambda: stage.log.read(offset, MIB), lambda: stage.log.check_offset(offset)):
+def test_an_offset_outside_is_out_of_range(harness: StorageHarness, offset: int) -> None:
+    harness.append(make_batch(20))
+    for ask in (lambda: harness.log.read(offset, MIB), lambda: harness.log.check_offset(offset)):
         assert refusal(ask) == Code.OFFSET_OUT_OF_RANGE
     for fine in (0, 20):
-        stage.log.check_offset(fine)
+        harness.log.check_offset(fine)
 
 
-def test_max_bytes_is_kept_but_the_first_batch_always_comes_unless_it_need_not(stage: Stage) -> None:
+def test_max_bytes_is_kept_but_the_first_batch_always_comes_unless_it_need_not(harness: StorageHarness) -> None:
     for size in (1000, 200, 300):
-        stage.append(make_batch(size=size))
+        harness.append(make_batch(size=size))
     for limit in (0, 999, 1000, 1199, 1200, 1500):
-        assert len(stage.log.read(0, limit)) in range(1000, max(limit, 1000) + 1)
-    assert stage.log.read(0, 999, at_least_one=False) == b""
-    assert len(stage.log.read(0, 1000, at_least_one=False)) == 1000
+        assert len(harness.log.read(0, limit)) in range(1000, max(limit, 1000) + 1)
+    assert harness.log.read(0, 999, at_least_one=False) == b""
+    assert len(harness.log.read(0, 1000, at_least_one=False)) == 1000
 
 
-def test_available_stops_where_asked(stage: Stage) -> None:
+def test_available_stops_where_asked(harness: StorageHarness) -> None:
     for _ in range(3):
-        stage.append(make_batch(size=100))
-    assert [stage.log.available(offset, MIB) for offset in range(4)] == [300, 200, 100, 0]
-    assert [stage.log.available(0, at_most) for at_most in (0, 150)] == [0, 150]
+        harness.append(make_batch(size=100))
+    assert [harness.log.available(offset, MIB) for offset in range(4)] == [300, 200, 100, 0]
+    assert [harness.log.available(0, at_most) for at_most in (0, 150)] == [0, 150]
 
 
 @pytest.mark.parametrize("settings", [{}, {"segment_bytes": 250}], ids=["one segment", "segments of two batches"])
 @pytest.mark.parametrize("name", ENGINES)
 def test_reading_ends_where_asked(name: str, settings: dict[str, int], tmp_path: Path) -> None:
-    with opened(name, tmp_path, **settings) as stage:
+    with opened(name, tmp_path, **settings) as harness:
         for _ in range(5):
-            stage.append(make_batch(2, size=100))
+            harness.append(make_batch(2, size=100))
         for end in range(0, 11, 2):
             for offset in range(11):
                 left = max(end - offset // 2 * 2, 0) * 50
-                data = stage.log.read(offset, MIB, up_to=end)
+                data = harness.log.read(offset, MIB, up_to=end)
                 assert (len(data) > 0) == (left > 0), (offset, end)
                 assert len(data) <= left, (offset, end)
-                assert stage.log.available(offset, MIB, up_to=end) == left, (offset, end)
-        assert stage.log.read(0, MIB, up_to=100) == stage.log.read(0, MIB)
-        assert stage.log.available(0, MIB, up_to=100) == 500
+                assert harness.log.available(offset, MIB, up_to=end) == left, (offset, end)
+        assert harness.log.read(0, MIB, up_to=100) == harness.log.read(0, MIB)
+        assert harness.log.available(0, MIB, up_to=100) == 500
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_offset_upper_bound_is_after_the_bytes_read(stage: Stage, seed: int) -> None:
+def test_the_offset_upper_bound_is_after_the_bytes_read(harness: StorageHarness, seed: int) -> None:
     rng = random.Random(seed)
     ends = []
     for _ in range(300):
         count = rng.randrange(1, 9)
-        ends.append(stage.append(make_batch(count, size=rng.choice([61, 300, 5000]))) + count)
+        ends.append(harness.append(make_batch(count, size=rng.choice([61, 300, 5000]))) + count)
     for _ in range(100):
         offset = rng.randrange(ends[-1])
-        data = stage.log.read(offset, rng.choice([1, 1000, 20_000]))
+        data = harness.log.read(offset, rng.choice([1, 1000, 20_000]))
         *_, (last, _) = batches(data)
-        assert last.last_offset < stage.log.offset_upper_bound(offset, len(data)) <= ends[-1]
+        assert last.last_offset < harness.log.offset_upper_bound(offset, len(data)) <= ends[-1]
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -251,136 +251,140 @@ def test_the_offset_upper_bound_is_after_the_bytes_read(stage: Stage, seed: int)
 def test_every_offset_is_found_whatever_the_sizes(name: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     owner: list[int] = []
-    with opened(name, tmp_path, segment_bytes=60_000) as stage:
+    with opened(name, tmp_path, segment_bytes=60_000) as harness:
         for _ in range(100):
             count, size = rng.randrange(1, 9), rng.choice([61, 90, 500, 4000, 4096, 5000, 20_000])
-            owner += [stage.append(make_batch(count, size=size))] * count
+            owner += [harness.append(make_batch(count, size=size))] * count
         for offset, base in enumerate(owner):
             limit = rng.choice([1, 100, 3000, 50_000])
-            data = stage.log.read(offset, limit)
+            data = harness.log.read(offset, limit)
             assert read_header(data).base_offset == base
             assert len(data) <= max(limit, read_header(data).size)
-            assert stage.log.available(offset, 10**9) >= len(data)
-        assert [header.base_offset for header in stage.read_all(max_bytes=7000)] == sorted(set(owner))
+            assert harness.log.available(offset, 10**9) >= len(data)
+        assert [header.base_offset for header in harness.read_all(max_bytes=7000)] == sorted(set(owner))
 
 
-def test_timestamps_find_the_first_batch_that_reaches_them(stage: Stage) -> None:
+def test_timestamps_find_the_first_batch_that_reaches_them(harness: StorageHarness) -> None:
     stamps = [random.Random(7).randrange(1000) for _ in range(5)] + [500, 100, 990, 3, 990]
     for stamp in stamps:
-        stage.append(make_batch(2, timestamp=stamp))
+        harness.append(make_batch(2, timestamp=stamp))
     for wanted in (0, 1, 500, 990):
         first = next(number for number, stamp in enumerate(stamps) if stamp >= wanted)
-        assert stage.log.offset_for_timestamp(wanted) == TimestampOffset(stamps[first], 2 * first)
-    assert stage.log.offset_for_timestamp(max(stamps) + 1) is None
+        assert harness.log.offset_for_timestamp(wanted) == TimestampOffset(stamps[first], 2 * first)
+    assert harness.log.offset_for_timestamp(max(stamps) + 1) is None
     newest = stamps.index(max(stamps))
-    assert stage.log.latest_timestamp() == TimestampOffset(max(stamps), 2 * newest + 1)
+    assert harness.log.latest_timestamp() == TimestampOffset(max(stamps), 2 * newest + 1)
 
 
 # Confirming
 
 
-def test_unconfirmed_batches_are_neither_read_nor_reported(stage: Stage) -> None:
-    stage.append(make_batch(2, timestamp=5))
+def test_unconfirmed_batches_are_neither_read_nor_reported(harness: StorageHarness) -> None:
+    harness.append(make_batch(2, timestamp=5))
     batch = make_batch(3, timestamp=9)
-    base_offset = stage.log.admit(batch, read_header(batch))
+    base_offset = harness.log.admit(batch, read_header(batch))
     assert base_offset == 2
-    unconfirmed = not stage.log.is_confirmed(base_offset)
+    unconfirmed = not harness.log.is_confirmed(base_offset)
     if unconfirmed:
-        assert stage.log.high_watermark == 2
-        assert (stage.log.read(2, MIB), stage.log.available(0, MIB)) == (b"", 100)
-        stage.log.check_offset(4)
-        assert (stage.log.offset_for_timestamp(9), stage.log.latest_timestamp()) == (None, TimestampOffset(5, 1))
-    reported = len(stage.reported)
-    stage.engine.confirm(stage.storage)
-    assert [stage.log.is_confirmed(offset) for offset in range(6)] == [True] * 5 + [False]
-    assert [stage.log.is_written(offset) for offset in range(6)] == [True] * 5 + [False], "what is confirmed is written"
-    assert (stage.log.high_watermark, len(stage.read_all())) == (5, 2)
-    assert (("t", 0) in stage.reported[reported:]) == unconfirmed, "the waiting producer is notified"
+        assert harness.log.high_watermark == 2
+        assert (harness.log.read(2, MIB), harness.log.available(0, MIB)) == (b"", 100)
+        harness.log.check_offset(4)
+        assert (harness.log.offset_for_timestamp(9), harness.log.latest_timestamp()) == (None, TimestampOffset(5, 1))
+    reported = len(harness.reported)
+    harness.engine.confirm(harness.storage)
+    assert [harness.log.is_confirmed(offset) for offset in range(6)] == [True] * 5 + [False]
+    assert [harness.log.is_written(offset) for offset in range(6)] == [True] * 5 + [False], (
+        "what is confirmed is written"
+    )
+    assert (harness.log.high_watermark, len(harness.read_all())) == (5, 2)
+    assert (("t", 0) in harness.reported[reported:]) == unconfirmed, "the waiting producer is notified"
 
 
-def test_an_idle_engine_has_space_for_a_request(stage: Stage) -> None:
-    assert stage.storage.has_space(1000)
-    stage.append(make_batch())
-    assert stage.storage.has_space(1000)
+def test_an_idle_engine_has_space_for_a_request(harness: StorageHarness) -> None:
+    assert harness.storage.has_space(1000)
+    harness.append(make_batch())
+    assert harness.storage.has_space(1000)
 
 
 @pytest.mark.parametrize("name", CONFIRMING_LATER)
 def test_batches_are_admitted_in_order_before_the_first_is_confirmed(name: str, tmp_path: Path) -> None:
-    with opened(name, tmp_path) as stage:
-        admitted = [stage.log.admit(batch, read_header(batch)) for batch in (make_batch(2), make_batch(3))]
-        assert (admitted, stage.log.high_watermark) == ([0, 2], 0)
-        stage.engine.confirm(stage.storage)
-        assert stage.log.high_watermark == 5
+    with opened(name, tmp_path) as harness:
+        admitted = [harness.log.admit(batch, read_header(batch)) for batch in (make_batch(2), make_batch(3))]
+        assert (admitted, harness.log.high_watermark) == ([0, 2], 0)
+        harness.engine.confirm(harness.storage)
+        assert harness.log.high_watermark == 5
 
 
 @pytest.mark.parametrize("name", CONFIRMING_LATER)
 def test_after_a_failure_the_log_is_read_only_up_to_what_was_confirmed(name: str, tmp_path: Path) -> None:
-    with opened(name, tmp_path) as stage:
-        stage.append(make_batch(2))
+    with opened(name, tmp_path) as harness:
+        harness.append(make_batch(2))
         batch = make_batch(3)
-        base_offset = stage.log.admit(batch, read_header(batch))
-        assert stage.engine.fail is not None
-        stage.reported.clear()
-        stage.engine.fail(stage.storage)
-        assert stage.reported == [("t", 0)]
-        assert len(stage.read_all()) == 1
+        base_offset = harness.log.admit(batch, read_header(batch))
+        assert harness.engine.fail is not None
+        harness.reported.clear()
+        harness.engine.fail(harness.storage)
+        assert harness.reported == [("t", 0)]
+        assert len(harness.read_all()) == 1
         for ask in (
-            lambda: stage.log.is_confirmed(base_offset),
-            lambda: stage.log.admit(batch, read_header(batch)),
-            lambda: stage.log.check_offset(4),
+            lambda: harness.log.is_confirmed(base_offset),
+            lambda: harness.log.admit(batch, read_header(batch)),
+            lambda: harness.log.check_offset(4),
         ):
             assert refusal(ask) == Code.KAFKA_STORAGE_ERROR
-        assert stage.log.is_confirmed(1)
+        assert harness.log.is_confirmed(1)
 
 
 # Deleting
 
 
-def test_nothing_is_deleted_unless_it_is_asked_for(stage: Stage) -> None:
-    stage.append(make_batch(timestamp=0))
-    stage.log.delete_old(10**15)
-    assert (stage.log.start_offset, len(stage.read_all())) == (0, 1)
+def test_nothing_is_deleted_unless_it_is_asked_for(harness: StorageHarness) -> None:
+    harness.append(make_batch(timestamp=0))
+    harness.log.delete_old(10**15)
+    assert (harness.log.start_offset, len(harness.read_all())) == (0, 1)
 
 
 @pytest.mark.parametrize("setting", [{"retention_ms": 1000}, {"retention_bytes": 0}])
-def test_what_the_settings_do_not_retain_goes_and_offsets_go_on(stage: Stage, setting: dict[str, Any]) -> None:
+def test_what_the_settings_do_not_retain_goes_and_offsets_go_on(
+    harness: StorageHarness, setting: dict[str, Any]
+) -> None:
     for _ in range(3):
-        stage.append(make_batch(2, timestamp=100))
-    stage.log.settings = TopicSettings(**setting)
-    stage.log.delete_old(1101)
-    assert (stage.log.start_offset, stage.log.high_watermark) == (6, 6)
-    assert refusal(lambda: stage.log.read(5, MIB)) == Code.OFFSET_OUT_OF_RANGE
-    assert stage.append(make_batch(2, timestamp=2000)) == 6
-    assert len(stage.read_all()) == 1
+        harness.append(make_batch(2, timestamp=100))
+    harness.log.settings = TopicSettings(**setting)
+    harness.log.delete_old(1101)
+    assert (harness.log.start_offset, harness.log.high_watermark) == (6, 6)
+    assert refusal(lambda: harness.log.read(5, MIB)) == Code.OFFSET_OUT_OF_RANGE
+    assert harness.append(make_batch(2, timestamp=2000)) == 6
+    assert len(harness.read_all()) == 1
 
 
-def test_what_is_young_or_fits_stays(stage: Stage) -> None:
+def test_what_is_young_or_fits_stays(harness: StorageHarness) -> None:
     for _ in range(3):
-        stage.append(make_batch(2, size=100, timestamp=100))
-    stage.log.settings = TopicSettings(retention_ms=1000, retention_bytes=300)
-    stage.log.delete_old(1100)
-    assert (stage.log.start_offset, len(stage.read_all())) == (0, 3)
+        harness.append(make_batch(2, size=100, timestamp=100))
+    harness.log.settings = TopicSettings(retention_ms=1000, retention_bytes=300)
+    harness.log.delete_old(1100)
+    assert (harness.log.start_offset, len(harness.read_all())) == (0, 3)
 
 
-def test_a_deleted_log_comes_back_empty_and_others_stay(stage: Stage) -> None:
-    other = stage.storage.create("t", 1, TopicSettings())
+def test_a_deleted_log_comes_back_empty_and_others_stay(harness: StorageHarness) -> None:
+    other = harness.storage.create("t", 1, TopicSettings())
     batch = make_batch(4)
     other.admit(batch, read_header(batch))
-    stage.engine.confirm(stage.storage)
-    stage.append(make_batch(5))
-    stage.log.close(discard=True)
-    stage.storage.delete([("t", 0)])
-    stage.log = stage.storage.create("t", 0, TopicSettings())
-    assert (stage.log.high_watermark, stage.read_all()) == (0, [])
+    harness.engine.confirm(harness.storage)
+    harness.append(make_batch(5))
+    harness.log.close(discard=True)
+    harness.storage.delete([("t", 0)])
+    harness.log = harness.storage.create("t", 0, TopicSettings())
+    assert (harness.log.high_watermark, harness.read_all()) == (0, [])
     assert other.high_watermark == 4
-    assert stage.storage.orphaned({"t": 2}) == []
+    assert harness.storage.orphaned({"t": 2}) == []
     other.close()
 
 
-def test_records_of_no_topic_are_named(stage: Stage) -> None:
-    stage.append(make_batch())
-    assert stage.storage.orphaned({"t": 1}) == []
-    (name,) = stage.storage.orphaned({"other": 3})
+def test_records_of_no_topic_are_named(harness: StorageHarness) -> None:
+    harness.append(make_batch())
+    assert harness.storage.orphaned({"t": 1}) == []
+    (name,) = harness.storage.orphaned({"other": 3})
     assert "t" in name
 
 
@@ -390,69 +394,69 @@ def test_records_of_no_topic_are_named(stage: Stage) -> None:
 @pytest.mark.parametrize("name", SURVIVING)
 @pytest.mark.parametrize("cleanly", [True, False], ids=["closed", "killed"])
 def test_everything_is_there_when_it_is_opened_again(name: str, tmp_path: Path, cleanly: bool) -> None:
-    stage = Stage(name, tmp_path, TopicSettings(segment_bytes=2000))
+    harness = StorageHarness(name, tmp_path, TopicSettings(segment_bytes=2000))
     for count in range(1, 50):
-        stage.append(make_batch(count, producer_id=7, epoch=0, sequence=count))
-    before, earlier = stage.read_all(), stage.storage
+        harness.append(make_batch(count, producer_id=7, epoch=0, sequence=count))
+    before, earlier = harness.read_all(), harness.storage
     if cleanly:
-        stage.log.close()
-        stage.storage.close()
-    stage.storage = stage.engine.open(tmp_path, SETTINGS)
-    stage.storage.recover({"t": 1})
+        harness.log.close()
+        harness.storage.close()
+    harness.storage = harness.engine.open(tmp_path, SETTINGS)
+    harness.storage.recover({"t": 1})
     seen: list[BatchHeader] = []
-    stage.log = stage.storage.open("t", 0, TopicSettings(), lambda header, _: seen.append(header))
-    assert stage.log.high_watermark == sum(range(1, 50))
-    assert seen == before == stage.read_all()
-    assert stage.append(make_batch()) == sum(range(1, 50))
-    stage.log.close()
-    stage.storage.close()
+    harness.log = harness.storage.open("t", 0, TopicSettings(), lambda header, _: seen.append(header))
+    assert harness.log.high_watermark == sum(range(1, 50))
+    assert seen == before == harness.read_all()
+    assert harness.append(make_batch()) == sum(range(1, 50))
+    harness.log.close()
+    harness.storage.close()
     if not cleanly:
         earlier.close()  # only now: its threads would live on
 
 
 @pytest.mark.parametrize("name", SURVIVING)
 def test_control_batches_are_recovered_with_their_bytes_and_others_without(name: str, tmp_path: Path) -> None:
-    stage = Stage(name, tmp_path, TopicSettings())
+    harness = StorageHarness(name, tmp_path, TopicSettings())
     marker = end_marker_batch(
         EndMarker(commits=True, coordinator_epoch=3), producer_id=7, producer_epoch=0, timestamp=5
     )
     for batch in (make_batch(2), marker, make_batch(attributes=TRANSACTIONAL_BIT)):
-        stage.append(batch)
-    stage.log.close()
+        harness.append(batch)
+    harness.log.close()
     seen: list[bytes] = []
-    stage.log = stage.storage.open("t", 0, TopicSettings(), lambda _, batch: seen.append(batch))
-    assert seen == [b"", bytes(stage.log.read(2, 1)), b""]
+    harness.log = harness.storage.open("t", 0, TopicSettings(), lambda _, batch: seen.append(batch))
+    assert seen == [b"", bytes(harness.log.read(2, 1)), b""]
     assert seen[1][16:] == marker[16:]
-    stage.log.close()
-    stage.storage.close()
+    harness.log.close()
+    harness.storage.close()
 
 
 @pytest.mark.parametrize("name", SURVIVING)
 def test_the_start_of_the_log_is_the_same_when_it_is_opened_again(name: str, tmp_path: Path) -> None:
-    stage = Stage(name, tmp_path, TopicSettings(retention_bytes=0))
+    harness = StorageHarness(name, tmp_path, TopicSettings(retention_bytes=0))
     for _ in range(3):
-        stage.append(make_batch(2))
-    stage.log.delete_old(0)
-    stage.log.close()
-    log = stage.storage.open("t", 0, TopicSettings(), lambda _, __: None)
+        harness.append(make_batch(2))
+    harness.log.delete_old(0)
+    harness.log.close()
+    log = harness.storage.open("t", 0, TopicSettings(), lambda _, __: None)
     assert (log.start_offset, log.high_watermark) == (6, 6)
     log.close()
-    stage.storage.close()
+    harness.storage.close()
 
 
 @pytest.mark.parametrize("name", SURVIVING)
 def test_a_new_log_is_empty_whatever_is_in_its_place(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage(name, tmp_path, TopicSettings())
-    stage.append(make_batch(5))
-    stage.log.close()
-    stage.storage.close()
-    stage.storage = stage.engine.open(tmp_path, SETTINGS)
-    stage.storage.recover({})
+    harness = StorageHarness(name, tmp_path, TopicSettings())
+    harness.append(make_batch(5))
+    harness.log.close()
+    harness.storage.close()
+    harness.storage = harness.engine.open(tmp_path, SETTINGS)
+    harness.storage.recover({})
     assert "hold records of no topic" in caplog.text
-    stage.log = stage.storage.create("t", 0, TopicSettings())
-    assert (stage.log.high_watermark, stage.append(make_batch(2))) == (0, 0)
+    harness.log = harness.storage.create("t", 0, TopicSettings())
+    assert (harness.log.high_watermark, harness.append(make_batch(2))) == (0, 0)
     assert "had records of no topic" in caplog.text
-    stage.log.close()
-    stage.storage.close()
+    harness.log.close()
+    harness.storage.close()

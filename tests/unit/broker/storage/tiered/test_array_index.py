@@ -10,7 +10,7 @@ from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.location_index import ArrayIndex, IndexDamaged
 from spark_producer.broker.storage.tiered.location_index.arrays import NAME
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, EngineStage
+from tests.unit.broker.storage.tiered.engine_harness import LEDGERS, EngineHarness
 from tests.unit.broker.storage.tiered.index_rows import SIZE, rows
 
 
@@ -65,15 +65,15 @@ def test_rows_are_on_the_disk_when_add_or_move_returns(disk: SimulatedDisk) -> N
 @pytest.mark.covers("IDX2")
 def test_no_flush_leaves_an_index_that_a_loss_of_power_empties(caplog: pytest.LogCaptureFixture) -> None:
     """The rebuilding would hide that rows were not forced."""
-    stage = EngineStage(sync=True)
+    harness = EngineHarness(sync=True)
     for seed in range(10):
-        stage.append()
-        stage.flush()
-        stage, before = EngineStage(stage.disk.crash(seed)), stage
+        harness.append()
+        harness.flush()
+        harness, before = EngineHarness(harness.disk.crash(seed)), harness
         before.close()
-        assert stage.engine.ledgers[0].index.row_count == seed + 1
+        assert harness.engine.ledgers[0].index.row_count == seed + 1
     assert "rebuilt" not in caplog.text
-    stage.close()
+    harness.close()
 
 
 def test_a_failed_add_adds_nothing_and_may_be_repeated(disk: SimulatedDisk) -> None:
@@ -122,19 +122,21 @@ def test_a_rewritten_file_has_all_rows(disk: SimulatedDisk) -> None:
 @pytest.mark.covers("IDX1")
 @pytest.mark.parametrize("damage", ["flipped", "gone"])
 def test_an_index_that_is_rebuilt_is_the_original(damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    stage = EngineStage(logs=3, entry_log_bytes=3000)
+    harness = EngineHarness(logs=3, entry_log_bytes=3000)
     for number in range(60):
-        stage.append(number % 3, records=1 + number % 4, size=100 + number)
+        harness.append(number % 3, records=1 + number % 4, size=100 + number)
         if number % 20 == 19:
-            stage.flush()
-    original = [list(stage.engine.ledgers[0].index.rows(log_id)) for log_id in stage.engine.ledgers[0].index.log_ids()]
-    read = [stage.read_all(index) for index in range(3)]
-    stage.close()
+            harness.flush()
+    original = [
+        list(harness.engine.ledgers[0].index.rows(log_id)) for log_id in harness.engine.ledgers[0].index.log_ids()
+    ]
+    read = [harness.read_all(index) for index in range(3)]
+    harness.close()
     path: Path = LEDGERS / NAME
-    content = bytearray(stage.disk.content(path))
+    content = bytearray(harness.disk.content(path))
     content[len(content) // 2] ^= 1
-    stage.disk.put(path, bytes(content) if damage == "flipped" else b"")
-    again = EngineStage(stage.disk, logs=3)
+    harness.disk.put(path, bytes(content) if damage == "flipped" else b"")
+    again = EngineHarness(harness.disk, logs=3)
     assert [
         list(again.engine.ledgers[0].index.rows(log_id)) for log_id in again.engine.ledgers[0].index.log_ids()
     ] == original

@@ -11,7 +11,7 @@ from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.ledgers import Ledger
 from spark_producer.errors import CorruptRecord
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.engine_stage import EngineStage
+from tests.unit.broker.storage.tiered.engine_harness import EngineHarness
 
 DATA_DIR = Path("/tiered")
 LEDGER = Ledger(0, 5, 1, 2, 1, 100)
@@ -140,13 +140,13 @@ def test_changes_as_large_as_the_catalog_make_it_rewritten(monkeypatch: pytest.M
 
 
 def test_a_flush_writes_what_it_changed_of_the_catalog_and_not_all_of_it() -> None:
-    stage = EngineStage(logs=1000)
-    stage.append(0)
-    stage.flush()
-    stage.append(1)
-    stage.disk.script.calls.clear()
-    stage.flush()
-    written = [call.size for call in stage.disk.script.calls if call.name == "write" and "catalog" in call.path.name]
+    harness = EngineHarness(logs=1000)
+    harness.append(0)
+    harness.flush()
+    harness.append(1)
+    harness.disk.script.calls.clear()
+    harness.flush()
+    written = [call.size for call in harness.disk.script.calls if call.name == "write" and "catalog" in call.path.name]
     assert len(written) == 1
     assert written[0] < 1000
-    stage.close()
+    harness.close()

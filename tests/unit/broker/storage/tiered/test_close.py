@@ -15,7 +15,7 @@ from spark_producer.errors import ConfigError
 from tests.fakes.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_TIERS
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, ENTRY_LOGS, EngineStage
+from tests.unit.broker.storage.tiered.engine_harness import DATA_DIR, ENTRY_LOGS, EngineHarness
 
 DISK_TIMEOUT_S = "spark_producer.broker.storage.tiered.engine.DISK_TIMEOUT_S"
 CLOCK = "spark_producer.broker.storage.tiered.engine.time"
@@ -60,7 +60,7 @@ def test_the_end_does_not_wait_for_a_flush_that_is_stuck(
         with pytest.raises(ConfigError, match="in use by another broker"):
             running.open()
         crashed = disk.crash(1)
-    again = EngineStage(crashed, logs=3)
+    again = EngineHarness(crashed, logs=3)
     assert [len(again.read_all(index)) for index in range(3)] == [1, 1, 1]
     again.close()
 

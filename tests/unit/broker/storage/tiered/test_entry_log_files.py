@@ -13,8 +13,8 @@ from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, HEADER_SIZE, Extent
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
-from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, EngineStage
-from tests.unit.broker.storage.tiered.read_stage import LOG, batch_at
+from tests.unit.broker.storage.tiered.engine_harness import LEDGERS, EngineHarness
+from tests.unit.broker.storage.tiered.read_path_harness import LOG, batch_at
 
 SIZE = 300
 WHOLE = ENTRY_HEADER.size + SIZE
@@ -25,20 +25,20 @@ WHOLE = ENTRY_HEADER.size + SIZE
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_a_file_that_ends_before_its_entries_do_is_damage(left: int, is_sealed: bool) -> None:
     """Neither a read of the entry that is cut nor a read-ahead that comes to it waits for the rest."""
-    stage = EngineStage()
+    harness = EngineHarness()
     for _ in range(3):
-        stage.append(size=SIZE)
-    before = stage.read_all()
-    stage.flush()
+        harness.append(size=SIZE)
+    before = harness.read_all()
+    harness.flush()
     if is_sealed:
-        stage.engine.ledgers[0].entry_log.end()
-    path = LEDGERS / stage.entry_logs()[0]
-    stage.disk.put(path, stage.disk.content(path)[: HEADER_SIZE + 2 * WHOLE + left])
-    assert stage.log.read(0, 10_000) == b"".join(before[:2])
+        harness.engine.ledgers[0].entry_log.end()
+    path = LEDGERS / harness.entry_logs()[0]
+    harness.disk.put(path, harness.disk.content(path)[: HEADER_SIZE + 2 * WHOLE + left])
+    assert harness.log.read(0, 10_000) == b"".join(before[:2])
     with pytest.raises(BrokerError, match="or a damaged one") as refused:
-        stage.log.read(2, 10_000)
+        harness.log.read(2, 10_000)
     assert refused.value.code is Code.KAFKA_STORAGE_ERROR
-    stage.close()
+    harness.close()
 
 
 @pytest.mark.covers("GC1")

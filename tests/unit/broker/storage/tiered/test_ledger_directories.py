@@ -22,7 +22,7 @@ from spark_producer.record.checksum import crc32c
 from tests.fakes.small_tiers import collect, settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import filler_batch
-from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, KIB, EngineStage
+from tests.unit.broker.storage.tiered.engine_harness import DATA_DIR, KIB, EngineHarness
 
 JOURNAL = Path("/fast/journal")
 DIRECTORIES = (Path("/one/ledgers"), Path("/two/ledgers"))
@@ -32,29 +32,29 @@ CATALOG = DATA_DIR / "tiered" / "catalog.json"
 
 
 @pytest.fixture
-def stage() -> Iterator[EngineStage]:
-    made = EngineStage(logs=4, sync=True, entry_log_bytes=2 * KIB, **OUTSIDE)
+def harness() -> Iterator[EngineHarness]:
+    made = EngineHarness(logs=4, sync=True, entry_log_bytes=2 * KIB, **OUTSIDE)
     yield made
     made.close()
 
 
-def fill(stage: EngineStage, *, size: int = 300) -> list[list[bytes]]:
+def fill(harness: EngineHarness, *, size: int = 300) -> list[list[bytes]]:
     """Append a batch to each log, and flush; return all that they have."""
-    for index in range(len(stage.logs)):
-        stage.append(index, size=size)
-    stage.flush()
-    return contents(stage)
+    for index in range(len(harness.logs)):
+        harness.append(index, size=size)
+    harness.flush()
+    return contents(harness)
 
 
-def contents(stage: EngineStage) -> list[list[bytes]]:
-    return [stage.read_all(index) for index in range(len(stage.logs))]
+def contents(harness: EngineHarness) -> list[list[bytes]]:
+    return [harness.read_all(index) for index in range(len(harness.logs))]
 
 
 @pytest.mark.covers("DIR1")
-def test_all_batches_of_a_log_lie_in_one_directory(stage: EngineStage) -> None:
+def test_all_batches_of_a_log_lie_in_one_directory(harness: EngineHarness) -> None:
     for _ in range(5):
-        before = fill(stage)
-    for ledger in stage.engine.ledgers:
+        before = fill(harness)
+    for ledger in harness.engine.ledgers:
         ids = ledger.entry_log_files.ids()
         assert len(ids) > 1
         logs = {entry.log_id for file_id in ids for entry in ledger.entry_log_files.entries(file_id)}
@@ -62,27 +62,27 @@ def test_all_batches_of_a_log_lie_in_one_directory(stage: EngineStage) -> None:
         assert {file_id % 2 for file_id in ids} == {ledger.number}, "so that no two files have the same id"
         assert ledger.index.log_ids() == sorted(logs)
     assert [len(batches) for batches in before] == [5] * 4
-    again = stage.again()
+    again = harness.again()
     assert contents(again) == before
     assert fill(again)[0][:5] == before[0]
     again.close()
 
 
 @pytest.mark.covers("DIR1")
-def test_nothing_of_them_is_inside_the_data_directory(stage: EngineStage) -> None:
-    fill(stage)
-    assert {name.split(".")[0] for name in stage.disk.names(DATA_DIR / "tiered")} == {"catalog"}
-    assert any(name.endswith(".txn") for name in stage.disk.names(JOURNAL))
+def test_nothing_of_them_is_inside_the_data_directory(harness: EngineHarness) -> None:
+    fill(harness)
+    assert {name.split(".")[0] for name in harness.disk.names(DATA_DIR / "tiered")} == {"catalog"}
+    assert any(name.endswith(".txn") for name in harness.disk.names(JOURNAL))
     for directory in DIRECTORIES:
-        assert {"index", "lastMark", "owner"} < set(stage.disk.names(directory))
+        assert {"index", "lastMark", "owner"} < set(harness.disk.names(directory))
 
 
 @pytest.mark.covers("DIR1")
-def test_the_journal_is_replayed_from_its_directory(stage: EngineStage) -> None:
+def test_the_journal_is_replayed_from_its_directory(harness: EngineHarness) -> None:
     for index in range(4):
-        stage.append(index)
-    before = contents(stage)
-    again = EngineStage(stage.disk.crash(1), logs=4, sync=True, **OUTSIDE)
+        harness.append(index)
+    before = contents(harness)
+    again = EngineHarness(harness.disk.crash(1), logs=4, sync=True, **OUTSIDE)
     assert contents(again) == before
     again.close()
 
@@ -100,69 +100,71 @@ def test_the_journal_is_replayed_from_its_directory(stage: EngineStage) -> None:
     ],
 )
 def test_other_directories_are_refused_by_name_and_nothing_is_lost(
-    stage: EngineStage, outside: dict[str, Any], named: str
+    harness: EngineHarness, outside: dict[str, Any], named: str
 ) -> None:
-    before = fill(stage)
-    stage.close()
+    before = fill(harness)
+    harness.close()
     with pytest.raises(ConfigError, match="Name the same directories") as refused:
-        EngineStage(stage.disk, logs=4, sync=True, **outside)
+        EngineHarness(harness.disk, logs=4, sync=True, **outside)
     assert named in str(refused.value)
     assert "the journal in /fast/journal and ledgers in /one/ledgers, /two/ledgers. Name" in str(refused.value)
-    again = stage.again()
+    again = harness.again()
     assert contents(again) == before
     again.close()
 
 
 @pytest.mark.covers("DIR2")
 def test_a_data_directory_that_keeps_all_inside_stays_so() -> None:
-    stage = EngineStage()
-    stage.append()
-    stage.close()
+    harness = EngineHarness()
+    harness.append()
+    harness.close()
     with pytest.raises(
         ConfigError,
         match=r"/one/ledgers, /two/ledgers: its records are kept with the journal inside and ledgers inside",
     ):
-        EngineStage(stage.disk, **OUTSIDE)
+        EngineHarness(harness.disk, **OUTSIDE)
 
 
 @pytest.mark.covers("DIR2")
 @pytest.mark.parametrize("directory", [JOURNAL, *DIRECTORIES])
-def test_a_directory_whose_disk_is_not_mounted_is_refused(stage: EngineStage, directory: Path) -> None:
-    fill(stage)
-    stage.close()
-    for name in stage.disk.names(directory):
-        stage.disk.unlink(directory / name)
+def test_a_directory_whose_disk_is_not_mounted_is_refused(harness: EngineHarness, directory: Path) -> None:
+    fill(harness)
+    harness.close()
+    for name in harness.disk.names(directory):
+        harness.disk.unlink(directory / name)
     with pytest.raises(ConfigError, match=f"{directory} is not the directory .* Check that its disk is mounted"):
-        EngineStage(stage.disk, logs=4, **OUTSIDE)
+        EngineHarness(harness.disk, logs=4, **OUTSIDE)
 
 
 @pytest.mark.covers("DIR2")
-def test_directories_that_were_exchanged_are_refused(stage: EngineStage) -> None:
-    fill(stage)
-    stage.close()
-    disk = stage.disk
+def test_directories_that_were_exchanged_are_refused(harness: EngineHarness) -> None:
+    fill(harness)
+    harness.close()
+    disk = harness.disk
     disk._directories[DIRECTORIES[0]], disk._directories[DIRECTORIES[1]] = (
         disk._directories[DIRECTORIES[1]],
         disk._directories[DIRECTORIES[0]],
     )
     with pytest.raises(ConfigError, match="belongs to another data directory"):
-        EngineStage(disk, logs=4, **OUTSIDE)
+        EngineHarness(disk, logs=4, **OUTSIDE)
 
 
 @pytest.mark.covers("DIR2")
-def test_a_new_directory_is_empty_and_belongs_to_no_other_broker(stage: EngineStage) -> None:
+def test_a_new_directory_is_empty_and_belongs_to_no_other_broker(harness: EngineHarness) -> None:
     other = BrokerSettings(sync_on_close=False)
     with pytest.raises(ConfigError, match="/one/ledgers: by its file owner it belongs to another data directory"):
-        TieredStorage(Path("/other"), other, options=EngineStage(ledger_dirs=DIRECTORIES[:1]).options, files=stage.disk)
+        TieredStorage(
+            Path("/other"), other, options=EngineHarness(ledger_dirs=DIRECTORIES[:1]).options, files=harness.disk
+        )
     disk = SimulatedDisk()
     disk.make_directory(JOURNAL)
     disk.put(JOURNAL / "lost+found", b"")
-    EngineStage(disk, journal_dir=JOURNAL).close()
+    EngineHarness(disk, journal_dir=JOURNAL).close()
     disk = SimulatedDisk()
     disk.make_directory(JOURNAL)
     disk.put(JOURNAL / "1.txn", b"of somebody")
     with pytest.raises(ConfigError, match=r"/fast/journal: it is not empty \(it has 1.txn\)"):
-        EngineStage(disk, journal_dir=JOURNAL)
+        EngineHarness(disk, journal_dir=JOURNAL)
     assert disk.content(JOURNAL / "1.txn") == b"of somebody"
 
 
@@ -173,10 +175,10 @@ def test_a_first_start_that_a_crash_cuts_short_can_be_repeated(call: int) -> Non
     for name in ("write", "force", "rename", "sync_directory", "open"):
         disk.script.fail(name, times=None, after=call)
     try:
-        EngineStage(disk, **OUTSIDE).close()
+        EngineHarness(disk, **OUTSIDE).close()
     except OSError:
         logging.debug("the disk has died")
-    again = EngineStage(disk.crash(call), sync=True, **OUTSIDE)
+    again = EngineHarness(disk.crash(call), sync=True, **OUTSIDE)
     again.append()
     assert len(again.read_all()) == 1
     again.close()
@@ -188,99 +190,99 @@ def test_a_first_start_that_a_crash_cuts_short_can_be_repeated(call: int) -> Non
 )
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_a_flush_fails_by_name_if_one_directory_refuses_and_nothing_is_lost_or_doubled(
-    stage: EngineStage, directory: Path, call: str, what: str
+    harness: EngineHarness, directory: Path, call: str, what: str
 ) -> None:
-    fill(stage)
-    mark = stage.engine.last_mark.latest
+    fill(harness)
+    mark = harness.engine.last_mark.latest
     for index in range(4):
-        stage.append(index)
-    stage.disk.script.fail(call, f"{directory}/{what}", times=2)
+        harness.append(index)
+    harness.disk.script.fail(call, f"{directory}/{what}", times=2)
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output") as refused:
-            stage.engine.flusher.flush_now()
+            harness.engine.flusher.flush_now()
         assert str(directory) in str(refused.value), "it is named"
-        assert stage.engine.last_mark.latest == mark, "nothing counts as flushed"
-        assert [len(batches) for batches in contents(stage)] == [2] * 4
-    stage.engine.flusher.flush_now()
-    assert stage.engine.write_cache.is_empty
-    assert [ledger.index.row_count for ledger in stage.engine.ledgers] == [4, 4]
-    other = stage.engine.ledgers[1 - DIRECTORIES.index(directory)]
+        assert harness.engine.last_mark.latest == mark, "nothing counts as flushed"
+        assert [len(batches) for batches in contents(harness)] == [2] * 4
+    harness.engine.flusher.flush_now()
+    assert harness.engine.write_cache.is_empty
+    assert [ledger.index.row_count for ledger in harness.engine.ledgers] == [4, 4]
+    other = harness.engine.ledgers[1 - DIRECTORIES.index(directory)]
     entries = [
         (entry.log_id, read_header(entry.batch).base_offset)
         for file_id in other.entry_log_files.ids()
         for entry in other.entry_log_files.entries(file_id)
     ]
     assert len(entries) == len(set(entries)) == 4, "what the other directory has was not written again"
-    before = contents(stage)
-    again = EngineStage(stage.disk.crash(2), logs=4, sync=True, **OUTSIDE)
+    before = contents(harness)
+    again = EngineHarness(harness.disk.crash(2), logs=4, sync=True, **OUTSIDE)
     assert contents(again) == before
     again.close()
 
 
 @pytest.mark.covers("DIR3")
 def test_a_full_directory_is_named_and_records_are_taken_by_itself_once_it_has_space(
-    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index in range(4):
-        stage.append(index)
+        harness.append(index)
 
     def refuse(entries: Iterable[NewEntry]) -> list[EntryPosition]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of a file that is open, without its name
 
     with monkeypatch.context() as full:
-        full.setattr(stage.engine.ledgers[1].entry_log, "write", refuse)
-        for _ in range(stage.options.flush_tries + 3):
+        full.setattr(harness.engine.ledgers[1].entry_log, "write", refuse)
+        for _ in range(harness.options.flush_tries + 3):
             with pytest.raises(OSError, match="No space left on device: '/two/ledgers'"):
-                stage.engine.flusher.flush_now()
-    stage.engine.flusher.flush_now()
-    stage.append()
-    assert [len(batches) for batches in contents(stage)] == [2, 1, 1, 1]
-    again = stage.again()
+                harness.engine.flusher.flush_now()
+    harness.engine.flusher.flush_now()
+    harness.append()
+    assert [len(batches) for batches in contents(harness)] == [2, 1, 1, 1]
+    again = harness.again()
     assert [len(batches) for batches in contents(again)] == [2, 1, 1, 1]
     again.close()
 
 
 @pytest.mark.covers("DIR4")
-def test_each_directory_is_collected(stage: EngineStage) -> None:
+def test_each_directory_is_collected(harness: EngineHarness) -> None:
     for _ in range(3):
-        fill(stage, size=1200)
-    for log in stage.logs[:2]:
+        fill(harness, size=1200)
+    for log in harness.logs[:2]:
         log.close(discard=True)
-        stage.storage.delete([("t", log._state.log_id)])
-    stage.engine.catalog.store()
-    collect(stage.engine, 0.9)
-    for ledger in stage.engine.ledgers:
+        harness.storage.delete([("t", log._state.log_id)])
+    harness.engine.catalog.store()
+    collect(harness.engine, 0.9)
+    for ledger in harness.engine.ledgers:
         assert ledger.collector.counters.deleted
         logs = {entry.log_id for each in ledger.entry_log_files.ids() for entry in ledger.entry_log_files.entries(each)}
         assert ledger.number + 2 in logs
-    assert [len(stage.read_all(index)) for index in (2, 3)] == [3, 3]
+    assert [len(harness.read_all(index)) for index in (2, 3)] == [3, 3]
 
 
 @pytest.mark.covers("DIR5")
-def test_an_index_is_rebuilt_from_its_own_directory(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_index_is_rebuilt_from_its_own_directory(harness: EngineHarness, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
-        before = fill(stage)
-    stage.close()
-    damaged = bytearray(stage.disk.content(DIRECTORIES[1] / "index"))
+        before = fill(harness)
+    harness.close()
+    damaged = bytearray(harness.disk.content(DIRECTORIES[1] / "index"))
     damaged[50] ^= 1
-    stage.disk.put(DIRECTORIES[1] / "index", bytes(damaged))
-    again = stage.again()
+    harness.disk.put(DIRECTORIES[1] / "index", bytes(damaged))
+    again = harness.again()
     assert contents(again) == before
     assert caplog.text.count("is rebuilt from the entry logs") == 1
-    assert "index.damaged" not in stage.disk.names(DIRECTORIES[0])
+    assert "index.damaged" not in harness.disk.names(DIRECTORIES[0])
     again.close()
 
 
 def test_a_catalog_from_before_there_were_directories_outside_is_read(caplog: pytest.LogCaptureFixture) -> None:
-    stage = EngineStage()
-    stage.append()
-    stage.flush()
-    stage.close()
-    found = stage.engine.catalog
+    harness = EngineHarness()
+    harness.append()
+    harness.flush()
+    harness.close()
+    found = harness.engine.catalog
     catalog = found._content(found.entries(), []) | {"format": 1, "index_bytes": found.index_bytes(0)}
     text = json.dumps({name: value for name, value in catalog.items() if name not in NEW}).encode()
-    stage.disk.put(CATALOG, b"%08x\n" % crc32c(text) + text)
-    again = stage.again()
+    harness.disk.put(CATALOG, b"%08x\n" % crc32c(text) + text)
+    again = harness.again()
     assert len(again.read_all()) == 1
     assert "rebuilt" not in caplog.text, "it is known how much of the index was on the disk"
     again.close()
@@ -308,8 +310,8 @@ def test_two_data_directories_cannot_use_one_ledger_directory_at_a_time(tmp_path
     again.close()
 
 
-def warned_of(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> list[str]:
-    stage.close()
+def warned_of(harness: EngineHarness, caplog: pytest.LogCaptureFixture) -> list[str]:
+    harness.close()
     return [record.getMessage() for record in caplog.records if "on one device" in record.getMessage()]
 
 
@@ -330,7 +332,7 @@ def test_directories_on_one_device_are_logged_once_where_batches_wait_for_forces
         caplog.clear()
         disk = SimulatedDisk()
         disk.devices.update(zip((JOURNAL, *DIRECTORIES), devices, strict=True))
-        logged = warned_of(EngineStage(disk, sync=sync, **OUTSIDE), caplog)
+        logged = warned_of(EngineHarness(disk, sync=sync, **OUTSIDE), caplog)
         assert len(logged) == (sync and shared is not None)
         assert all(f"/data/tiered: on one device are {shared}" in text and "--journal-dir" in text for text in logged)
 

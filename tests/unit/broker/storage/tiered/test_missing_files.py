@@ -17,7 +17,7 @@ from tests.support.disk_script import Call
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.waiting import wait_until
 from tests.unit.broker.storage.tiered.crash_runs import killed
-from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, LEDGERS, EngineStage
+from tests.unit.broker.storage.tiered.engine_harness import DATA_DIR, LEDGERS, EngineHarness
 
 TIERS = DATA_DIR / "tiered"
 JOURNAL = TIERS / "journal"
@@ -25,14 +25,14 @@ JOURNAL = TIERS / "journal"
 
 def filled(*, flush: bool) -> SimulatedDisk:
     """Two logs with batches, as a process leaves them that is killed after a flush, or before it."""
-    stage = EngineStage(logs=2, sync=True)
+    harness = EngineHarness(logs=2, sync=True)
     for index in (0, 1, 0):
-        stage.append(index)
+        harness.append(index)
     if flush:
-        stage.flush()
-        stage.append(1)
-    after = killed(stage.disk)
-    stage.close()
+        harness.flush()
+        harness.append(1)
+    after = killed(harness.disk)
+    harness.close()
     return after
 
 
@@ -47,7 +47,7 @@ def test_a_catalog_that_is_missing_is_missed_by_what_else_is_there(flush: bool) 
     remove(disk, TIERS / "catalog.json")
     before = {path: disk.content(path) for path in everything(disk)}
     with pytest.raises(CorruptRecord, match=r"/data/tiered/catalog\.json is missing.*it existed"):
-        EngineStage(disk, logs=0)
+        EngineHarness(disk, logs=0)
     assert {path: disk.content(path) for path in everything(disk)} == before, "nothing is changed"
 
 
@@ -60,7 +60,7 @@ def test_each_trace_alone_proves_that_there_was_a_catalog(left: str) -> None:
             remove(disk, path)
     (kept,) = everything(disk)
     with pytest.raises(CorruptRecord, match=r"catalog\.json is missing.*it existed.*[Rr]estore a backup") as refused:
-        EngineStage(disk, logs=0)
+        EngineHarness(disk, logs=0)
     assert str(kept) in str(refused.value)
     assert everything(disk) == [kept]
 
@@ -77,7 +77,7 @@ def test_changes_that_are_missing_are_missed() -> None:
     with pytest.raises(
         CorruptRecord, match=r"/data/tiered/catalog\.1 is missing, and /data/tiered/catalog\.json refers to it"
     ):
-        EngineStage(disk, logs=0)
+        EngineHarness(disk, logs=0)
 
 
 @pytest.mark.parametrize("flush", [True, False])
@@ -85,38 +85,38 @@ def test_emptied_changes_are_detected_by_the_batches_of_their_logs(flush: bool) 
     disk = filled(flush=flush)
     disk.put(TIERS / "catalog.1", b"")
     with pytest.raises(CorruptRecord, match=r"has batches of log 0, which is missing in the catalog .*\. Restore"):
-        EngineStage(disk, logs=0)
+        EngineHarness(disk, logs=0)
 
 
 def test_without_the_catalog_all_records_are_kept_and_new_logs_get_other_ids(caplog: pytest.LogCaptureFixture) -> None:
     disk = filled(flush=True)
     remove(disk, TIERS / "catalog.json")
     remove(disk, TIERS / "catalog.1")
-    stage = EngineStage(disk, logs=2, skip_damage=True)
-    assert [log._state.log_id for log in stage.logs] == [2, 3]
-    assert [log.high_watermark for log in stage.logs] == [0, 0]
+    harness = EngineHarness(disk, logs=2, skip_damage=True)
+    assert [log._state.log_id for log in harness.logs] == [2, 3]
+    assert [log.high_watermark for log in harness.logs] == [0, 0]
     assert "catalog.json is missing" in caplog.text
     assert "log 1, which is missing in the catalog /data/tiered/catalog.json: its records are kept" in caplog.text
-    for ledger in stage.engine.ledgers:
+    for ledger in harness.engine.ledgers:
         assert list(ledger.collector.steps(0.9)) == []
-    assert stage.entry_logs()
-    assert [stage.engine.write_path.states[log_id].end_offset for log_id in (0, 1)] == [2, 2]
-    stage.close()
+    assert harness.entry_logs()
+    assert [harness.engine.write_path.states[log_id].end_offset for log_id in (0, 1)] == [2, 2]
+    harness.close()
 
 
 def test_an_entry_log_of_a_log_that_the_catalog_lost_is_not_deleted(caplog: pytest.LogCaptureFixture) -> None:
     """The catalog of the first moment, with none of the logs, is put back; the index is rebuilt from it."""
     disk = SimulatedDisk()
-    EngineStage(disk, logs=0).close()
+    EngineHarness(disk, logs=0).close()
     early = disk.content(TIERS / "catalog.json")
-    stage = EngineStage(disk, logs=1)
-    stage.append()
-    stage.flush()
-    stage.again().close()
+    harness = EngineHarness(disk, logs=1)
+    harness.append()
+    harness.flush()
+    harness.again().close()
     disk.put(TIERS / "catalog.json", early)
     disk.put(TIERS / "catalog.1", b"")
     disk.put(LEDGERS / "index", b"")
-    again = EngineStage(disk, logs=0)
+    again = EngineHarness(disk, logs=0)
     names = again.entry_logs()
     for _ in range(2):
         for _ in again.engine.ledgers[0].collector.steps(0.9):
@@ -129,10 +129,10 @@ def test_an_entry_log_of_a_log_that_the_catalog_lost_is_not_deleted(caplog: pyte
 @pytest.mark.parametrize("name", ["lastMark", "index", "1.txn", "2.txn", "00000001.log"])
 def test_every_other_missing_file_is_detected_or_rebuilt(name: str) -> None:
     """After a life that flushed, and one that was killed: what was acknowledged is there, or the start or the log is refused."""
-    stage = EngineStage(logs=1, sync=True)
-    stage.append()
-    stage.flush()
-    second = stage.again()
+    harness = EngineHarness(logs=1, sync=True)
+    harness.append()
+    harness.flush()
+    second = harness.again()
     second.append()
     disk = killed(second.disk)
     expected = second.read_all()
@@ -141,12 +141,12 @@ def test_every_other_missing_file_is_detected_or_rebuilt(name: str) -> None:
         if name in disk.names(directory):
             remove(disk, directory / name)
     if name in ("index", "1.txn"):  # rebuilt; not needed any more
-        third = EngineStage(disk, logs=1, sync=True)
+        third = EngineHarness(disk, logs=1, sync=True)
         assert third.read_all() == expected
         third.close()
     else:
         with pytest.raises(PyProducerError, match=name):
-            EngineStage(disk, logs=1, sync=True)
+            EngineHarness(disk, logs=1, sync=True)
 
 
 class MortalDisk(SimulatedDisk):
@@ -163,7 +163,7 @@ class MortalDisk(SimulatedDisk):
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_first_start_that_died_at_any_moment_is_followed_by_one_that_succeeds(sync: bool) -> None:
     whole = MortalDisk()
-    EngineStage(whole, logs=0, sync=sync).close()
+    EngineHarness(whole, logs=0, sync=sync).close()
     calls: list[Call] = whole.script.calls
     for calls_until_failure in range(len(calls) + 1):
         disk = MortalDisk()
@@ -172,10 +172,10 @@ def test_a_first_start_that_died_at_any_moment_is_followed_by_one_that_succeeds(
         with contextlib.suppress(OSError, BrokerError):
             TieredStorage(DATA_DIR, settings, options=SMALL_TIERS, files=disk).close()
         for after in (killed(disk), disk.crash(calls_until_failure), killed(disk).crash(calls_until_failure + 1)):
-            stage = EngineStage(after, logs=1, sync=sync)
-            stage.append()
-            assert len(stage.read_all()) == 1, f"died at {calls[calls_until_failure : calls_until_failure + 1]}"
-            stage.close()
+            harness = EngineHarness(after, logs=1, sync=sync)
+            harness.append()
+            assert len(harness.read_all()) == 1, f"died at {calls[calls_until_failure : calls_until_failure + 1]}"
+            harness.close()
 
 
 def test_a_full_disk_can_be_read_and_is_written_to_once_it_has_space(
@@ -183,13 +183,13 @@ def test_a_full_disk_can_be_read_and_is_written_to_once_it_has_space(
 ) -> None:
     monkeypatch.setattr(space, "RETRY_S", 0.001)
     caplog.set_level(logging.WARNING)
-    stage = EngineStage(logs=1, sync=True)
-    stage.append()
-    expected = stage.read_all()
-    disk = killed(stage.disk)
-    stage.close()
+    harness = EngineHarness(logs=1, sync=True)
+    harness.append()
+    expected = harness.read_all()
+    disk = killed(harness.disk)
+    harness.close()
     disk.capacity = 0
-    again = EngineStage(disk, logs=1, sync=True)
+    again = EngineHarness(disk, logs=1, sync=True)
     assert again.read_all() == expected
     with pytest.raises(BrokerError, match="the simulated disk is full"):
         again.admit()

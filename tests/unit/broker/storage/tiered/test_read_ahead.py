@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop
 from spark_producer.errors import CorruptRecord
-from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, batch_at, batches_from, stored
+from tests.unit.broker.storage.tiered.read_path_harness import LOG, OTHER, batch_at, batches_from, stored
 
 WIDE = ReadAheadLimits(max_entries=1000, cache_bytes=1_000_000)
 FIRST = batch_at(8)

@@ -12,7 +12,7 @@ from spark_producer.broker.storage.tiered import read_cache
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
 from spark_producer.broker.storage.tiered.interfaces import EntryRun, ReadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
-from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER
+from tests.unit.broker.storage.tiered.read_path_harness import LOG, OTHER
 
 
 def entry(base_offset: int, size: int = 64, records: int = 2) -> EntryRun:

@@ -126,7 +126,7 @@ class FakeEntryLogs:
         return self.cached
 
 
-class ReadStage:
+class ReadPathHarness:
     """A whole read path. `log_end` is the high watermark of LOG."""
 
     def __init__(

@@ -20,7 +20,7 @@ KIB = 1024
 ENTRY_LOGS = "*.log"
 
 
-class EngineStage:
+class EngineHarness:
     """`log` is the log of partition 0 of topic `t`; further ones are in `logs`, by number."""
 
     def __init__(
@@ -88,7 +88,7 @@ class EngineStage:
             self.disk.script.heal()
             self.storage.close()
 
-    def again(self) -> EngineStage:
+    def again(self) -> EngineHarness:
         """The next run, after this one was closed."""
         self.close()
-        return EngineStage(self.disk, logs=len(self.logs), **self._given)
+        return EngineHarness(self.disk, logs=len(self.logs), **self._given)
