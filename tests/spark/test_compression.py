@@ -37,7 +37,7 @@ def test_a_dataframe_arrives_with_every_codec(
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "reported"),
     [
         ("kafka.compression.type", "lz5", "one of none, gzip, snappy, lz4, zstd, not 'lz5'. Did you mean 'lz4'?"),
         ("kafka.compression.zstd.level", "23", "kafka.compression.zstd.level must lie between -131072 and 22, not 23"),

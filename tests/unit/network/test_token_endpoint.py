@@ -163,7 +163,7 @@ def test_a_token_lives_as_long_as_the_answer_or_the_token_says(
 
 
 @pytest.mark.parametrize(
-    ("life", "told"),
+    ("life", "reported"),
     [
         *((number, str(number)) for number in (0, -1, -0.5)),
         *(("-5", "-5"), ("0", "0"), ("nan", "nan"), ("-inf", "-inf")),

@@ -36,7 +36,7 @@ def named(*attributes: tuple[x509.ObjectIdentifier, str]) -> x509.Name:
     return x509.Name([x509.NameAttribute(kind, text) for kind, text in attributes])
 
 
-@pytest.mark.parametrize(("end", "told"), [(2049, "2049-12-31 23:59:59 UTC"), (2081, "2081-12-31 23:59:59 UTC")])
+@pytest.mark.parametrize(("end", "reported"), [(2049, "2049-12-31 23:59:59 UTC"), (2081, "2081-12-31 23:59:59 UTC")])
 def test_both_forms_of_dates_are_shown_alike(end: int, reported: str) -> None:
     """Years from 2050 on have four digits (RFC 5280, 4.1.2.5)."""
     name = named((x509.NameOID.COMMON_NAME, "broker"))

@@ -255,7 +255,7 @@ def hint(leader: int, epoch: int) -> LeaderIdAndEpoch:
 
 
 @pytest.mark.covers("SN48", "MT7")
-@pytest.mark.parametrize(("code", "told"), [(NOT_LEADER, True), (FENCED, True), (19, False), (3, False)])
+@pytest.mark.parametrize(("code", "reported"), [(NOT_LEADER, True), (FENCED, True), (19, False), (3, False)])
 def test_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(code: int, reported: bool) -> None:
     """KIP-951; the endpoint of a node that metadata does not know comes with the answer."""
     made = sender_fakes()

@@ -104,8 +104,9 @@ def test_a_segment_that_was_written_to_is_missed_after_a_kill(tmp_path: Path, co
         (tmp_path / last).unlink()
     else:
         (tmp_path / last).write_bytes(content)
-    assert f"{tmp_path / last} is {'missing' if content is None else 'empty'}, and records were written" in refused(
-        tmp_path
+    assert (
+        f"{tmp_path / last} is {'missing' if content is None else 'empty'}, but records were written to it"
+        in refused(tmp_path)
     )
 
 
