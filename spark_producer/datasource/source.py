@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource.error_boundary import hide_internal_traceback
 
 if TYPE_CHECKING:
     from spark_producer.datasource.read.readers import BatchReader
-    from spark_producer.datasource.read.stream_readers import StreamReader
     from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 
 
@@ -49,11 +48,8 @@ class PyProducerDataSource(DataSource):
         return batch_reader(self.options, schema)
 
     @hide_internal_traceback
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a stream. It asks the cluster when Spark asks for offsets.
-
-        Raises: as `reader`.
-        """
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of a stream, which asks the cluster for offsets later, and raises then what `reader` raises."""
         from spark_producer.datasource.read.planning import stream_reader
 
         return stream_reader(self.options, schema)

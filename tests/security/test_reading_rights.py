@@ -12,6 +12,7 @@ from spark_producer import Producer
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.datasource import PyProducerDataSource
+from spark_producer.datasource.read.stream_readers import StreamReader
 from spark_producer.errors import BrokerError
 from tests.security import ours
 from tests.security.ways import Way, login
@@ -82,6 +83,7 @@ def test_a_group_that_may_not_be_committed_is_a_warning(
     way = Way("SASLPLAIN", login("SASL_PLAINTEXT", "SCRAM-SHA-512", user, "pw"))
     source = PyProducerDataSource({**ours.sink_options(way, secured), "subscribe": topic, "commitGroup": "lag"})
     reader = source.streamReader(source.schema())
+    assert isinstance(reader, StreamReader)
     try:
         with caplog.at_level(logging.WARNING), ours.soon():
             reader.stream.commit({TopicPartition(topic, 0): 3})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import DataType, StructType
 
 from spark_producer.config import parse_source_options
@@ -11,8 +12,9 @@ from spark_producer.config.source_rules import check_batch, check_stream
 from spark_producer.datasource.read.columns import check_columns, default_columns
 from spark_producer.datasource.read.readers import BatchReader
 from spark_producer.datasource.read.source_settings import SourceSettings
-from spark_producer.datasource.read.stream_readers import StreamReader, stream_reader_of
+from spark_producer.datasource.read.stream_readers import RefusedStreamReader, stream_reader_of
 from spark_producer.datasource.spark_compat import HAS_READ_LIMITS
+from spark_producer.errors import PyProducerError
 
 
 def default_schema(options: Mapping[str, str]) -> StructType:
@@ -37,15 +39,18 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
     return BatchReader(settings, schema)
 
 
-def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
-    """Return the reader of a stream.
+def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return the reader of a stream. The error of a wrong option or column is raised by the first call of the reader.
 
-    Raises:
-        ConfigError, SchemaError: an option or a column is wrong. RegistryError: as `column_readers`.
+    Spark's process cannot bear it here: in place of the error it reports an UnboundLocalError of its own
+    (`python_streaming_source_runner.py` of 4.0 to 4.3).
     """
-    settings = _settings(options, schema)
-    check_stream(settings.source, has_read_limits=HAS_READ_LIMITS)
-    check_columns(schema, settings.source, _types(settings))
+    try:
+        settings = _settings(options)
+        check_stream(settings.source, has_read_limits=HAS_READ_LIMITS)
+        check_columns(schema, settings.source, _types(settings))
+    except PyProducerError as error:
+        return RefusedStreamReader(error)
     return stream_reader_of(settings, schema)
 
 

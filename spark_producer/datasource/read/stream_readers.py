@@ -20,6 +20,7 @@ from spark_producer.datasource.spark_compat import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from spark_producer.errors import PyProducerError
 
 if TYPE_CHECKING:  # the driver handles no rows, and tasks no offsets
     import pyarrow as pa
@@ -142,6 +143,33 @@ class UnlimitedStreamReader(StreamReader):
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802 - as pyspark 4.0
         """Return the end of the next micro-batch (driver)."""
         return self._next_ends(self._start or {}, limited=False)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """The reader of a stream whose options or columns are wrong: each call raises the error."""
+
+    def __init__(self, error: PyProducerError) -> None:
+        self.error = error
+
+    @hide_internal_traceback
+    def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
+        """Raise the error (driver)."""
+        raise self.error
+
+    @hide_internal_traceback
+    def latestOffset(self, *_: object) -> OffsetJson:  # noqa: N802 - Spark's name
+        """Raise the error (driver)."""
+        raise self.error
+
+    @hide_internal_traceback
+    def partitions(self, *_: object) -> Sequence[InputPartition]:
+        """Raise the error (driver)."""
+        raise self.error
+
+    @hide_internal_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - Spark's signature
+        """Raise the error (executor)."""
+        raise self.error
 
 
 def stream_reader_of(settings: SourceSettings, schema: StructType) -> StreamReader:

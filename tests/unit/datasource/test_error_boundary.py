@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from spark_producer.common.cluster import TopicPartition
@@ -18,7 +19,6 @@ from spark_producer.consumer import OffsetRange
 from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.error_boundary import hide_internal_traceback
 from spark_producer.datasource.read.readers import BatchReader
-from spark_producer.datasource.read.stream_readers import StreamReader
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
@@ -34,12 +34,20 @@ def source(**options: str) -> PyProducerDataSource:
     return PyProducerDataSource(DEAD | options)
 
 
-def readers(**options: str) -> tuple[BatchReader, StreamReader]:
+def readers(**options: str) -> tuple[BatchReader, DataSourceStreamReader]:
     """Readers for brokers that do not answer."""
     waits = {f"kafka.{name}": "100" for name in ("default.api.timeout.ms", "request.timeout.ms")}
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.fetch.max.wait.ms": "10", **waits, **options}
     made, schema = PyProducerDataSource(given), StructType([StructField("value", BinaryType())])
     return made.reader(schema), made.streamReader(schema)
+
+
+def begin_stream() -> None:
+    _, reader = readers(subscribe="t")
+    try:
+        reader.initialOffset()
+    finally:
+        reader.stop()
 
 
 TASK = TopicRangesPartition((OffsetRange(TopicPartition("t", 0), 0, 5),))
@@ -54,7 +62,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "a schema": lambda: source().schema(),
     "a reader": lambda: source().reader(VALUE),
     "a plan of a batch": lambda: readers(subscribe="t")[0].partitions(),
-    "the beginning of a stream": lambda: readers(subscribe="t")[1].initialOffset(),
+    "the beginning of a stream": begin_stream,
     "a task that reads": lambda: list(readers(subscribe="t")[0].read(TASK)),
     "a task of a stream that reads": lambda: list(readers(subscribe="t")[1].read(TASK)),
     "a task": lambda: BatchWriter(SETTINGS).write(iter([ROWS])),

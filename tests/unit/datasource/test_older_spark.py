@@ -67,7 +67,7 @@ def test_a_stream_of_spark_4_1_has_no_limits_and_says_so() -> None:
     reader = planning.stream_reader(options, schema)
     assert len(inspect.signature(reader.latestOffset).parameters) == 0, "by this Spark sees that there are no limits"
     with pytest.raises(ConfigError, match=r"maxOffsetsPerTrigger needs Spark 4\.2 or newer"):
-        planning.stream_reader({**options, "maxOffsetsPerTrigger": "5"}, schema)
+        planning.stream_reader({**options, "maxOffsetsPerTrigger": "5"}, schema).initialOffset()
     assert planning.batch_reader(options, schema).filters.__func__ is None
 
 

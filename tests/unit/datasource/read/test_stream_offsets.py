@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from spark_producer.admin.partition_offsets import FoundTopics
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import SourceOptions
+from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.read.columns import default_columns
 from spark_producer.datasource.read.driver import stream_offsets
 from spark_producer.datasource.read.driver.assignment import assigned
@@ -286,6 +288,22 @@ def test_offsets_of_another_source(start: Callable[..., Reader]) -> None:
     for value in ({"logOffset": 3}, 7, {"t": {"x": 1}}, {"t": [1]}):
         with pytest.raises(ConfigError, match="the checkpoint has offsets of another source"):
             start().latestOffset(value, ReadAllAvailable())  # type: ignore[arg-type]  # as it may be in a file
+
+
+@pytest.mark.covers("RD2")
+def test_a_wrong_option_is_the_error_of_the_first_call(broker: LocalBroker) -> None:
+    """Where the reader is made, Spark's process would report an error of its own in place of it."""
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t", "endingOffsets": "latest"}
+    refused: Any = pickle.loads(pickle.dumps(PyProducerDataSource(given).streamReader(SCHEMA)))
+    assert inspect.signature(refused.latestOffset).parameters
+    assert refused.getDefaultReadLimit() == ReadAllAvailable()
+    calls: list[Callable[[], Any]] = [
+        refused.initialOffset, lambda: refused.latestOffset({}, ReadAllAvailable()), lambda: refused.partitions({}, {})
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(ConfigError, match="a stream has no end"):
+            call()
+    refused.stop()
 
 
 @pytest.mark.covers("RD16")
