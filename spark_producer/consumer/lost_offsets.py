@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import DataLoss
 
-_LOGGER = logging.getLogger(__name__)
+_LOGGER = escaping_logger(__name__)
 
 ADVICE = "or set failOnDataLoss to false to read what is left"
 
