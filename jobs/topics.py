@@ -9,8 +9,8 @@ from typing import NamedTuple
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
 from spark_producer.cli.record_text import format_record
-from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.consumer import Isolation
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reading import read_records, single_records
 
@@ -44,8 +44,8 @@ def count_distinct(client: BlockingClient, topic: str, isolation: Isolation) -> 
     reader = TopicReader(client, topic, from_beginning=True, isolation=isolation)
     count, seen = 0, set[int]()
     while any(reader.positions[partition] < end for partition, end in ends.items()):
-        for _, data, aborted in reader.fetch():
-            for rows in read_records(data, aborted=aborted):
+        for fetched in reader.fetch():
+            for rows in read_records(fetched.data, aborted=fetched.aborted):
                 count += rows.num_rows
                 seen.update(map(hash, rows.column("value").to_pylist()))
     return count, len(seen)
@@ -65,8 +65,9 @@ def read_back(
     counts = dict.fromkeys(ends, 0)
     size, sample = 0, list[str]()
     while any(reader.positions[partition] < end for partition, end in ends.items()):
-        for partition, data, _ in reader.fetch():
-            for header, batch in batches(data):
+        for fetched in reader.fetch():
+            partition = fetched.topic_partition.partition
+            for header, batch in batches(fetched.data):
                 check_crc(header, batch)
                 counts[partition] += header.records_count
                 size += header.size

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import EARLIEST, LATEST, offsets
-from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.consumer import Isolation
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.reading import ConsumerRecord
 
 

@@ -51,8 +51,8 @@ class FetchedBatches(NamedTuple):
             size, next_offset = end_of(data)
             if first and len(data) and not size:
                 raise CorruptRecord(f"{len(data)} bytes without a whole batch")
-        except CorruptRecord as error:
-            raise _located(error, wanted) from error
+        except CorruptRecord as error:  # an offset in these bytes may be as wrong as they are
+            raise corrupt(wanted.topic_partition, wanted.start, str(error)) from error
         aborted = tuple((each.producer_id, each.first_offset) for each in row.aborted_transactions or ())
         return cls(*wanted, max(wanted.start, next_offset), data[:size], aborted)
 
@@ -76,7 +76,8 @@ def decode(fetched: FetchedBatches, columns: frozenset[str], *, check_crcs: bool
             if first < end:
                 yield batch.slice(first, end - first).select(names)
     except CorruptRecord as error:
-        raise _located(error, OffsetRange(*fetched[:3])) from error
+        offset = getattr(error, "offset", fetched.start)
+        raise corrupt(fetched.topic_partition, offset, str(error)) from error
     except ConfigError as error:
         raise ConfigError(f"reading {fetched.topic_partition} failed: {error}") from error
 
@@ -86,11 +87,6 @@ def _first_offset(data: memoryview) -> int:
     if len(data) < HEADER_SIZE or data[_MAGIC_AT] != MAGIC:
         return -1
     return int.from_bytes(data[:8], "big")
-
-
-def _located(error: CorruptRecord, fetched_from: OffsetRange) -> CorruptRecord:
-    """Return the error with the topic-partition, and the offset where reading began if it has none."""
-    return corrupt(fetched_from.topic_partition, getattr(error, "offset", fetched_from.start), str(error))
 
 
 def corrupt(topic_partition: TopicPartition, offset: int, reason: str) -> CorruptRecord:

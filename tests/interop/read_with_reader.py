@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.connection_args import connection_settings
-from spark_producer.cli.topic_reader import TopicReader
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.batch_v2 import batches
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import ConsumerRecord, read_records, single_records
@@ -30,9 +30,9 @@ def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[Co
     with BlockingClient(connection_settings(bootstrap, {"kafka.client.id": "reader"}), timeout=SECONDS) as client:
         reader = TopicReader(client, topic, from_beginning=True)
         while reader.positions[0] < expected:
-            for _, data, _ in reader.fetch():
-                codecs.update(header.codec for header, _ in batches(data))
-                found += [record for batch in read_records(data) for record in single_records(batch)]
+            for fetched in reader.fetch():
+                codecs.update(header.codec for header, _ in batches(fetched.data))
+                found += [record for batch in read_records(fetched.data) for record in single_records(batch)]
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{len(found)} of {expected} records after {SECONDS} s")
     return found, codecs

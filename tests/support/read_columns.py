@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.connection_args import connection_settings
-from spark_producer.cli.topic_reader import TopicReader
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.reading import read_records
 from tests.support.read_confluent import end_offsets
 
@@ -32,7 +32,7 @@ def read_columns(bootstrap: str, topic: str) -> dict[int, Any]:
         reader = TopicReader(client, topic, from_beginning=True)
         while behind := {part: at for part, at in reader.positions.items() if at < ends[part]}:
             assert time.monotonic() < deadline, f"{topic} is read up to {behind} within {SECONDS:g} s, not to {ends}"
-            for partition, data, _ in reader.fetch():
-                found[partition] += read_records(data)
+            for fetched in reader.fetch():
+                found[fetched.topic_partition.partition] += read_records(fetched.data)
     assert reader.positions == ends
     return {partition: pa.Table.from_batches(batches) for partition, batches in found.items() if batches}

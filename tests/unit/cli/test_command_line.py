@@ -25,8 +25,8 @@ from kafka import KafkaProducer
 from spark_producer import Producer, __version__
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main, version_line
-from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config.docs_table import option_rows, read_rows, render_markdown, render_reads
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.errors import BrokersUnreachable
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import SinkSettings

@@ -6,8 +6,8 @@ from typing import cast
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.tail_end import positions_at, records_until
-from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.consumer import Isolation
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.protocol.messages import FetchPartitionResponse
 from tests.fakes.fake_clock import FakeClock
 from tests.fakes.scripted_logs import ScriptedLogs

@@ -15,8 +15,8 @@ from spark_producer.accumulator.topic_limits import MIN_LIMIT_BYTES
 from spark_producer.admin.client import BlockingClient
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.connection_args import connection_settings
-from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config import producer_config
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.codecs import Codec
 from tests.fakes.accumulator_fakes import DEADLINE, accumulator_fakes, values_of
 
@@ -38,8 +38,8 @@ def batches_of(broker: LocalBroker, topic: str, records: int) -> list[list[bytes
         while sum(map(len, found)) < records:
             fetched = reader.fetch()
             assert fetched, f"only {sum(map(len, found))} records are there"
-            for _, data, _ in fetched:
-                read = MemoryRecords(bytes(data))
+            for each in fetched:
+                read = MemoryRecords(bytes(each.data))
                 while (batch := read.next_batch()) is not None:
                     found.append([record.value for record in batch])
     return found

@@ -1,45 +1,40 @@
-"""The reader of a topic as it grows, for `pyproducer tail` and for jobs that read back what was written.
+"""The reader of a topic as it grows, for `pyproducer tail` and for tools that count the batches of a log.
 
-It reads without a consumer group. With isolation level read_uncommitted, the default as in Kafka's console consumer, it returns
-records of open and aborted transactions too; with read_committed only those of committed transactions and of no transaction.
+`read_ranges` ends at a known offset; this reader waits at the broker for the next record. It reads without a consumer group. With
+isolation level read_uncommitted, the default as in Kafka's console consumer, it returns records of open and aborted transactions
+too; with read_committed only those of committed transactions and of no transaction.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import EARLIEST, LATEST, check, offsets
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Action, Code
-from spark_producer.consumer import Isolation
-from spark_producer.errors import CorruptRecord
-from spark_producer.kernel.arrays import numbers
-from spark_producer.protocol import FETCH, decoded_records
+from spark_producer.consumer.decoding import FetchedBatches, decode
+from spark_producer.consumer.isolation import Isolation
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.protocol import FETCH
 from spark_producer.protocol.messages import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchTopic,
 )
-from spark_producer.record.log_entries import end_of
-from spark_producer.record.reading import ConsumerRecord, read_records, single_records
+from spark_producer.record.decoded_columns import RECORD_SCHEMA
+from spark_producer.record.reading import ConsumerRecord, single_records
 
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
 """Maximum bytes of a Fetch response, for a partition and in all, unless its first batch is larger."""
 
+END = (1 << 63) - 1
+"""The end of the offset range that is read: after every offset."""
 
-class Fetched(NamedTuple):
-    """Whole batches as they are in the log of a partition. The first may begin before the position of the reader.
-
-    aborted: (producer id, first offset) of the transactions whose records must be left out.
-    """
-
-    partition: int
-    data: memoryview
-    aborted: tuple[tuple[int, int], ...] = ()
+COLUMNS = frozenset(RECORD_SCHEMA.names)
 
 
 class TopicReader:
@@ -77,14 +72,14 @@ class TopicReader:
         self._failures = 0
         """The number of successive fetches in which a broker has refused a partition."""
 
-    def fetch(self, max_wait_ms: int = 500) -> list[Fetched]:
+    def fetch(self, max_wait_ms: int = 500) -> list[FetchedBatches]:
         """Return the next batches of all partitions, in any order; none after `max_wait_ms` without records at each leader.
 
         Raises:
             CorruptRecord: the bytes from the broker are not batches.
             BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be reached.
         """
-        found: list[Fetched] = []
+        found: list[FetchedBatches] = []
         by_leader: dict[int, list[int]] = {}
         for partition in self._order:
             by_leader.setdefault(self._leaders[partition], []).append(partition)
@@ -102,18 +97,12 @@ class TopicReader:
     def records(self, max_wait_ms: int = 500) -> Iterator[tuple[int, ConsumerRecord]]:
         """Yield (partition, record) for each record of the next fetch.
 
-        Raises:
-            CorruptRecord: as `fetch` and `read_records`; the text names the topic and partition.
+        Raises: as `fetch`; `CorruptRecord` also for damage inside a batch.
         """
-        positions = dict(self.positions)
-        for partition, data, aborted in self.fetch(max_wait_ms):
-            try:
-                for batch in read_records(data, aborted=aborted):
-                    first = int((numbers(batch.column("offset")) < positions[partition]).sum())
-                    for record in single_records(batch.slice(first)):
-                        yield partition, record
-            except CorruptRecord as error:
-                raise CorruptRecord(f"topic {self._topic!r}, partition {partition}: {error}") from error
+        for fetched in self.fetch(max_wait_ms):
+            for batch in decode(fetched, COLUMNS, check_crcs=True):
+                for record in single_records(batch):
+                    yield fetched.topic_partition.partition, record
 
     def _fetch_from(self, leader: int, partitions: list[int], max_wait_ms: int) -> list[FetchPartitionResponse]:
         wanted = tuple(
@@ -134,28 +123,21 @@ class TopicReader:
         known = set(partitions)
         return [row for row in rows if row.partition_index in known]  # a broker may return more than was requested
 
-    def _accept(self, response: FetchPartitionResponse, *, first: bool) -> list[Fetched]:
+    def _accept(self, response: FetchPartitionResponse, *, first: bool) -> list[FetchedBatches]:
         partition = response.partition_index
         if response.error_code:
             self._recover(partition, response.error_code)
             return []
-        data = decoded_records(response.records) or memoryview(b"")
-        try:
-            end, next_offset = end_of(data)
-        except CorruptRecord as error:
-            raise self._corrupt(partition, str(error)) from error
-        if end:
-            self.positions[partition] = next_offset
-        elif len(data) and first:
-            raise self._corrupt(partition, f"{len(data)} bytes without a whole batch")
+        wanted = OffsetRange(TopicPartition(self._topic, partition), self.positions[partition], END)
+        fetched = FetchedBatches.from_response(wanted, response, first=first)
+        self.positions[partition] = fetched.next_offset
         # A partition whose batch did not fit goes to the start of the next fetch; any other to its end.
         del self._order[partition]
-        if len(data) and not end:
+        if response.records and not fetched.data:
             self._order = {partition: None} | self._order
         else:
             self._order[partition] = None
-        aborted = tuple((each.producer_id, each.first_offset) for each in response.aborted_transactions or ())
-        return [Fetched(partition, data[:end], aborted)] if end else []
+        return [fetched] if fetched.data else []
 
     def _recover(self, partition: int, code: int) -> None:
         """After the error of a partition, go to the start of its log, or have its leader looked up, or raise the error."""
@@ -174,7 +156,3 @@ class TopicReader:
     def _back_off(self) -> None:
         self._pause(self._client.retry_backoff.delay(self._failures))
         self._failures += 1
-
-    def _corrupt(self, partition: int, reason: str) -> CorruptRecord:
-        position = f"topic {self._topic!r}, partition {partition}, offset {self.positions[partition]}"
-        return CorruptRecord(f"{position}: {reason}", offset=self.positions[partition])

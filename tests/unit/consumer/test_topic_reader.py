@@ -9,8 +9,8 @@ import pytest
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.record_text import format_reset
-from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.consumer import Isolation
+from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol.messages import FetchAbortedTransaction, FetchPartitionResponse
 from spark_producer.record.control import ControlType
@@ -50,7 +50,7 @@ def test_only_the_first_leader_is_waited_for_once_something_came() -> None:
     client = ScriptedLogs()
     reader = reader_of(client)
     client.batches = [[fetched(0)], [fetched(1, foreign_batch([(None, b"a", [])], base_offset=3))]]
-    assert [each.partition for each in reader.fetch()] == [1]
+    assert [each.topic_partition.partition for each in reader.fetch()] == [1]
     assert client.fetched == [[(0, 9)], [(1, 3)]]
     assert reader.positions == {0: 9, 1: 4}
 
@@ -70,7 +70,9 @@ def test_a_first_partition_without_a_whole_batch_is_corrupt() -> None:
     client = ScriptedLogs()
     reader = reader_of(client, partitions=[0])
     client.batches = [[fetched(0, foreign_batch([(None, b"a", [])])[:30])]]
-    with pytest.raises(CorruptRecord, match="topic 't', partition 0, offset 9: 30 bytes without a whole batch"):
+    with pytest.raises(
+        CorruptRecord, match="reading topic 't', partition 0 failed at offset 9: 30 bytes without a whole batch"
+    ):
         reader.fetch()
 
 
@@ -78,7 +80,7 @@ def test_garbage_names_the_place() -> None:
     client = ScriptedLogs()
     reader = reader_of(client, partitions=[0])
     client.batches = [[fetched(0, b"x" * 300)]]
-    with pytest.raises(CorruptRecord, match=r"topic 't', partition 0, offset 9: .*magic"):
+    with pytest.raises(CorruptRecord, match=r"reading topic 't', partition 0 failed at offset 9: .*magic"):
         reader.fetch()
 
 
@@ -88,7 +90,7 @@ def test_a_damaged_batch_names_the_place() -> None:
     damaged = bytearray(foreign_batch([(None, b"value", [])], base_offset=9))
     damaged[-3] ^= 1
     client.batches = [[fetched(0, bytes(damaged))]]
-    with pytest.raises(CorruptRecord, match=r"topic 't', partition 0: .*offset 9: CRC"):
+    with pytest.raises(CorruptRecord, match=r"reading topic 't', partition 0 failed at offset 9: .*CRC"):
         list(reader.records())
 
 
@@ -137,7 +139,7 @@ def test_what_was_not_asked_for_is_not_read() -> None:
     reader = reader_of(client, partitions=[0])
     record = foreign_batch([(None, b"a", [])], base_offset=9)
     client.batches = [[fetched(7, record), fetched(1, error=OUT_OF_RANGE), fetched(0, record)]]
-    assert [each.partition for each in reader.fetch()] == [0]
+    assert [each.topic_partition.partition for each in reader.fetch()] == [0]
     assert reader.positions == {0: 10}
 
 
