@@ -70,7 +70,7 @@ def pictures_drawn(notebook: Any) -> int:
 
 
 def test_there_are_notebooks() -> None:
-    first = {"quickstart", "streaming", "exactly_once", "dead_letters", "avro"}
+    first = {"quickstart", "streaming", "exactly_once", "kafka_to_kafka", "dead_letters", "avro"}
     assert {path.stem for path in NOTEBOOKS} >= first | {"tuning", "partitioners", "broker_memory"} | set(ALSO_NEEDED)
 
 
