@@ -1,4 +1,4 @@
-"""pyproducer: DataFrames to Kafka, the whole producer in Python over Arrow columns.
+"""pyproducer: Kafka for DataFrames, read and written, the whole client in Python over Arrow columns.
 
 Owns: the public names. They are loaded on first use, so importing this package is cheap in every Spark Python worker.
 Must not know: how anything is done.

@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser(command: str) -> argparse.ArgumentParser:
     """Return the parser of all commands, with the arguments of one `command`."""
     parser = HelpfulParser(
-        prog="pyproducer", description="Tools around the PySpark data source that writes DataFrames to Kafka."
+        prog="pyproducer", description="Tools around the PySpark data source that reads and writes Kafka."
     )
     parser.add_argument(
         "--version",

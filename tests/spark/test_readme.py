@@ -88,7 +88,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 29  # test_replay.py runs the replay of dead letters
+    assert len(blocks("python")) == 30  # test_replay.py runs the replay of dead letters
     assert len(blocks("sql")) == 1
 
 
@@ -186,6 +186,8 @@ def test_the_first_steps(page: Page) -> None:
     with pytest.raises(Exception, match=r"unknown option 'deadletertopic'\. Did you mean 'deadLetterTopic'"):
         page.run("deadLeterTopic")
     assert page.count("first") == 3
+    page.run("found.selectExpr(")
+    assert page.names["found"].count() == 3
     page.run("def start():")
     page.wait_for_records("first-stream")
     page.run("ticking.stop()")
