@@ -15,7 +15,7 @@ from topics import count_distinct
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
-from spark_producer.consumer import Isolation
+from spark_producer.consumer import IsolationLevel
 from spark_producer.errors import PyProducerError
 
 CHECK_SECONDS = 0.05
@@ -59,8 +59,8 @@ class KilledQuery:
         return [killed, self._count("at the end")]
 
     def _count(self, moment: str) -> TopicCounts:
-        in_log, _ = count_distinct(self._client, self._topic, Isolation.READ_UNCOMMITTED)
-        committed, distinct = count_distinct(self._client, self._topic, Isolation.READ_COMMITTED)
+        in_log, _ = count_distinct(self._client, self._topic, IsolationLevel.READ_UNCOMMITTED)
+        committed, distinct = count_distinct(self._client, self._topic, IsolationLevel.READ_COMMITTED)
         return TopicCounts(moment, in_log, committed, distinct)
 
     def _run(self, description: str, *, until_open: bool) -> None:
@@ -99,7 +99,7 @@ class KilledQuery:
 
     def _committed(self) -> int:
         """Return the number of records that readers of committed records see."""
-        return sum(offsets(self._client, self._topic, isolation_level=Isolation.READ_COMMITTED).values())
+        return sum(offsets(self._client, self._topic, isolation_level=IsolationLevel.READ_COMMITTED).values())
 
 
 def _environment(scratch: Path) -> dict[str, str]:

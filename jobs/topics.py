@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
 from spark_producer.cli.record_text import format_record
-from spark_producer.consumer import Isolation
+from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reading import read_records, single_records
@@ -34,7 +34,7 @@ class ReadBack(NamedTuple):
         return sum(records for _, _, records in self.ranges.values())
 
 
-def count_distinct(client: BlockingClient, topic: str, isolation: Isolation) -> tuple[int, int]:
+def count_distinct(client: BlockingClient, topic: str, isolation: IsolationLevel) -> tuple[int, int]:
     """Return the number of records, and of distinct ones, that a reader with this isolation level sees up to the present end.
 
     Raises:

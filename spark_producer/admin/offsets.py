@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from spark_producer.admin.client import BlockingClient
 from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.offsets import LATEST
 from spark_producer.errors import broker_error
 from spark_producer.protocol import LIST_OFFSETS
 from spark_producer.protocol.messages import (
@@ -15,9 +16,6 @@ from spark_producer.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-
-EARLIEST, LATEST = -2, -1
-"""The values that stand for the start and the end of a log in place of a timestamp (ListOffsets)."""
 
 OFFSET_ATTEMPTS, OFFSET_SECONDS = 100, 10.0
 """Maximum attempts to look up offsets, and maximum seconds for all of them."""

@@ -103,7 +103,7 @@ def list_offsets(
     *,
     isolation_level: int = 0,
 ) -> dict[TopicPartition, int]:
-    """Return the first offset at or after a timestamp (ms, or `offsets.EARLIEST`, `offsets.LATEST`) for each of `wanted`.
+    """Return the first offset at or after a timestamp (ms, or `EARLIEST`, `LATEST`) for each of `wanted`.
 
     It is `NO_OFFSET` if no record is as late. With `isolation_level` 1 (read_committed) the latest is the last stable offset.
     The leaders are asked at once; what fails for now is asked for again at the leaders of then, up to the client's timeout.

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_producer.admin.client import BlockingClient
-from spark_producer.admin.offsets import EARLIEST, check, offsets
+from spark_producer.admin.offsets import check, offsets
 from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Code
+from spark_producer.common.offsets import EARLIEST
 from spark_producer.errors import broker_error
 from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS
 from spark_producer.protocol.messages import (

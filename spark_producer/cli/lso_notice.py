@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from spark_producer.admin.client import BlockingClient
-from spark_producer.admin.offsets import LATEST, offsets
-from spark_producer.consumer import Isolation
+from spark_producer.admin.offsets import offsets
+from spark_producer.common.offsets import LATEST
+from spark_producer.consumer import IsolationLevel
 
 CHECK_INTERVAL = 5.0
 """Seconds between two checks. Only an LSO that has not moved between them is reported, because most transactions end sooner."""
@@ -66,7 +67,7 @@ class OpenTransactionNotifier:
         wanted = [partition for partition in positions if partition not in self._reported]
         if not wanted:
             return {}
-        stable = offsets(self._client, self._topic, LATEST, wanted, isolation_level=Isolation.READ_COMMITTED)
+        stable = offsets(self._client, self._topic, LATEST, wanted, isolation_level=IsolationLevel.READ_COMMITTED)
         ends = offsets(self._client, self._topic, LATEST, wanted)
         return {at: (stable[at], ends[at]) for at in wanted if positions[at] >= stable[at] < ends[at]}
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.offsets import LATEST, offsets
+from spark_producer.admin.offsets import offsets
 from spark_producer.admin.topic_suggestion import suggest_topic, suggest_topic_on_not_found
 from spark_producer.admin.topics import is_missing, wait_for_creation
 from spark_producer.cli.arg_types import natural, offset, positive
@@ -19,7 +19,8 @@ from spark_producer.cli.lso_notice import OpenTransactionNotifier
 from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.record_text import format_open_transaction, format_record, format_reset, record_json
 from spark_producer.cli.tail_end import positions_at, records_until
-from spark_producer.consumer import Isolation
+from spark_producer.common.offsets import LATEST
+from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.reading import ConsumerRecord
 from spark_producer.schemas.avro_viewer import AvroViewer
@@ -63,8 +64,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     tail.add_argument("--partition", type=natural, metavar="P", help="print only this partition")
     tail.add_argument(
         "--isolation-level",
-        choices=[level.name.lower() for level in Isolation],
-        default=Isolation.READ_UNCOMMITTED.name.lower(),
+        choices=[level.name.lower() for level in IsolationLevel],
+        default=IsolationLevel.READ_UNCOMMITTED.name.lower(),
         help="read_committed leaves out records of open and aborted transactions (default: read_uncommitted)",
     )
     add_view(tail)
@@ -112,7 +113,7 @@ def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer 
 
 def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[list[tuple[int, ConsumerRecord]]]:
     partitions = None if chosen.partition is None else [chosen.partition]
-    isolation = Isolation[chosen.isolation_level.upper()]
+    isolation = IsolationLevel.of(chosen.isolation_level)
     is_new = not chosen.until_end and _wait_until_created(client, chosen.topic, chosen.timeout)
     reader = TopicReader(
         client,
@@ -136,7 +137,7 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
     elif begins_at_end and sys.stderr is not None and sys.stderr.isatty():
         print_error(f"waiting for new records of {chosen.topic!r}; --from-beginning shows the existing ones")
     found = records_until(reader, ends=ends, quiet=chosen.timeout)
-    if isolation is Isolation.READ_UNCOMMITTED:
+    if isolation is IsolationLevel.READ_UNCOMMITTED:
         return found
 
     def notify(*blocked: int) -> None:

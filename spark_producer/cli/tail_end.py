@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_producer.admin.client import BlockingClient
-from spark_producer.admin.offsets import EARLIEST, LATEST, offsets
-from spark_producer.consumer import Isolation
+from spark_producer.admin.offsets import offsets
+from spark_producer.common.offsets import EARLIEST, LATEST
+from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.reading import ConsumerRecord
 
 
 def positions_at(
-    client: BlockingClient, topic: str, offset: int, partitions: Sequence[int] | None, isolation: Isolation
+    client: BlockingClient, topic: str, offset: int, partitions: Sequence[int] | None, isolation: IsolationLevel
 ) -> dict[int, int]:
     """Return the offsets to begin at: `offset` in each partition, or that many before its end if it is negative.
 

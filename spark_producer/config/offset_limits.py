@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.config.partition_json import numbers_of
 from spark_producer.errors import ConfigError
 
 if TYPE_CHECKING:
     from spark_producer.config.source_options import SourceOptions
-
-LATEST: Final = -1
-"""The offset after the last record, in `SpecificOffsets`."""
-EARLIEST: Final = -2
-"""The offset of the first record, in `SpecificOffsets`."""
 
 _OFFSETS = '{"orders":{"0":23,"1":-1}}'
 _TIMES = '{"orders":{"0":1700000000000}}'

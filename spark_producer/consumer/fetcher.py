@@ -8,8 +8,8 @@ from typing import Protocol
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.decoding import FetchedBatches, corrupt
-from spark_producer.consumer.isolation import Isolation
 from spark_producer.consumer.known_cluster import KnownCluster, errors_of
 from spark_producer.consumer.lost_offsets import report_loss
 from spark_producer.consumer.offset_range import OffsetRange
@@ -242,7 +242,9 @@ class Fetcher:
             self._advance(state, fetched.next_offset, len(fetched.data))
             yield fetched
             return
-        visible = row.last_stable_offset if self._settings.isolation is Isolation.READ_COMMITTED else row.high_watermark
+        visible = (
+            row.last_stable_offset if self._settings.isolation is IsolationLevel.READ_COMMITTED else row.high_watermark
+        )
         if visible > state.position:
             if first:  # a broker returns at least one batch of the first partition, so this one contradicts itself
                 state.failed(now, self._backoff.delay)

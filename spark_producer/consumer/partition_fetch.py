@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_producer.common.cluster import NO_LEADER, TopicPartition
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.errors import PyProducerError
 
 PARTITION_SLACK = 1 << 16
@@ -18,8 +19,8 @@ _NEVER = float("inf")
 class LookUp(enum.IntEnum):
     """The offset of a log that must be known before fetching goes on, by its value in ListOffsets."""
 
-    END = -1
-    START = -2
+    END = LATEST
+    START = EARLIEST
 
 
 @dataclass(slots=True)

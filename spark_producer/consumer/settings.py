@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_producer.consumer.isolation import Isolation
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.record.decoded_columns import RECORD_SCHEMA, TIMESTAMP_TYPE_FIELD
 
@@ -20,7 +20,7 @@ class FetchSettings:
     """
 
     connection: ConnectionSettings
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     min_bytes: int = 1
     max_bytes: int = 50 << 20
     """Maximum bytes of fetched responses that are not decoded yet, unless one batch has more (`fetch.max.bytes`)."""

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from spark_producer.admin.client import BlockingClient
-from spark_producer.admin.offsets import EARLIEST, LATEST, check, offsets
+from spark_producer.admin.offsets import check, offsets
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.consumer.decoding import FetchedBatches, decode
-from spark_producer.consumer.isolation import Isolation
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.protocol import FETCH
 from spark_producer.protocol.messages import (
@@ -53,7 +54,7 @@ class TopicReader:
         *,
         partitions: Sequence[int] | None = None,
         from_beginning: bool = False,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         pause: Callable[[float], None] = time.sleep,
         on_reset: Callable[[int, int, int], None] | None = None,
     ) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from spark_producer.admin.offsets import EARLIEST, LATEST
 from spark_producer.common.backoff import Backoff
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.protocol import FETCH, LIST_OFFSETS
 from spark_producer.protocol.messages import (
     FetchPartitionResponse,

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark_producer import Producer
-from spark_producer.consumer import FetchSettings, Isolation
+from spark_producer.consumer import FetchSettings, IsolationLevel
 from spark_producer.errors import DataLoss, KafkaTimeout
 from tests.conftest import Broker
 from tests.support.kafka_cluster import KafkaCluster
@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 ROWS = 3000
 SECONDS = 60.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
+UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
 
 
 def settings(broker: Broker, **changes: Any) -> FetchSettings:

@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster import record_json
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.fetch import read_at
-from spark_producer.exactly_once.cluster.partition_state import EARLIEST, LATEST, UNCOMMITTED, offsets
+from spark_producer.exactly_once.cluster.partition_state import offsets
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.protocol.control_record import ControlRecord
 from spark_producer.protocol import decoded_records
@@ -151,7 +153,7 @@ class ControlLog:
         acknowledged; until then a Fetch shows fewer records, and ListOffsets is not answered (KIP-207).
         """
         tp = TopicPartition(self._topic, PARTITION)
-        found = offsets(self._brokers, [tp], deadline, at=at, isolation=UNCOMMITTED)
+        found = offsets(self._brokers, [tp], deadline, at=at, isolation=IsolationLevel.READ_UNCOMMITTED)
         if tp not in found:
             raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {self._topic!r}")
         return found[tp]

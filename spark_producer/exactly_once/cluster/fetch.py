@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
-from spark_producer.exactly_once.cluster.partition_state import UNCOMMITTED
 from spark_producer.protocol import FETCH
 from spark_producer.protocol.messages import FetchPartition, FetchRequest, FetchTopic
 
@@ -20,7 +20,7 @@ def read_at(
     """Return the leader's response for up to `size` bytes from offset `position` on; None if the partition does not exist."""
 
     def build_request(_: object) -> tuple[Any, FetchRequest]:
-        return FETCH, fetch_request(brokers, tp, position, UNCOMMITTED, size)
+        return FETCH, fetch_request(brokers, tp, position, IsolationLevel.READ_UNCOMMITTED, size)
 
     return brokers.request_leaders([tp], build_request, rows_of, deadline).get(tp)
 

@@ -9,18 +9,13 @@ from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import escaping_logger
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.common.offsets import EARLIEST
 from spark_producer.errors import PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER_S, TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.fetch import fetch_request, read_at, rows_of
-from spark_producer.exactly_once.cluster.partition_state import (
-    COMMITTED,
-    EARLIEST,
-    UNCOMMITTED,
-    Producers,
-    TransactionSpan,
-    offsets,
-)
+from spark_producer.exactly_once.cluster.partition_state import Producers, TransactionSpan, offsets
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.protocol.commands import LogOutcomes, TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
@@ -86,7 +81,9 @@ def _missing_rows(
     brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float
 ) -> set[TransactionSpan]:
     """Return those whose rows may be gone: the log ends before them, or a partition shows that the topic was created again."""
-    ends = offsets(brokers, {each.topic_partition for each in spans}, deadline, isolation=UNCOMMITTED)
+    ends = offsets(
+        brokers, {each.topic_partition for each in spans}, deadline, isolation=IsolationLevel.READ_UNCOMMITTED
+    )
     samples = {each.topic: each for each in sorted(spans)}
     shown = outcomes_by_span(brokers, list(samples.values()), deadline)
     recreated = {topic for topic, each in samples.items() if shown[each] is TransactionOutcome.MIXED}
@@ -130,7 +127,7 @@ def _read_outcomes(
             NodeRequest(
                 leaders[each.topic_partition],
                 FETCH,
-                fetch_request(brokers, each.topic_partition, each.first_offset, COMMITTED, 1),
+                fetch_request(brokers, each.topic_partition, each.first_offset, IsolationLevel.READ_COMMITTED, 1),
             )
             for each in asked
         ]
@@ -201,13 +198,15 @@ def _outcome(brokers: TransactionAdmin, span: TransactionSpan, row: Any, deadlin
 
 def _is_before_log(brokers: TransactionAdmin, tp: TopicPartition, offset: int, deadline: float) -> bool:
     """Return whether the log begins after this offset, because of retention, or no longer exists."""
-    start = offsets(brokers, [tp], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(tp)
+    start = offsets(brokers, [tp], deadline, at=EARLIEST, isolation=IsolationLevel.READ_UNCOMMITTED).get(tp)
     return start is None or offset < start
 
 
 def _is_after_log(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> bool:
     """Return whether the log ends before these rows. A new leader answers this only when it knows it (KIP-207)."""
-    end = offsets(brokers, [span.topic_partition], deadline, isolation=UNCOMMITTED).get(span.topic_partition, -1)
+    end = offsets(brokers, [span.topic_partition], deadline, isolation=IsolationLevel.READ_UNCOMMITTED).get(
+        span.topic_partition, -1
+    )
     return 0 <= end <= span.first_offset
 
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.common.offsets import LATEST
 from spark_producer.errors import broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
@@ -21,11 +23,6 @@ from spark_producer.protocol.messages import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-
-EARLIEST, LATEST = -2, -1
-UNCOMMITTED, COMMITTED = 0, 1
-"""The isolation levels. The latest committed offset is the last stable offset."""
-
 
 MAX_READS = 4
 """Number of reads of a partition, within some 30 ms, before rows count as gone."""
@@ -91,7 +88,7 @@ def offsets(
     deadline: float,
     *,
     at: int = LATEST,
-    isolation: int = COMMITTED,
+    isolation: int = IsolationLevel.READ_COMMITTED,
 ) -> dict[TopicPartition, int]:
     """Return an offset of each partition that exists: by default the last stable offset."""
 

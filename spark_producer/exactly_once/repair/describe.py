@@ -8,6 +8,8 @@ from typing import NamedTuple
 from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.common.offsets import LATEST
 from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState, WholeControlLog
@@ -22,7 +24,7 @@ from spark_producer.exactly_once.cluster.coordinator_state import (
     partitions_of,
 )
 from spark_producer.exactly_once.cluster.log_outcome import read_outcomes
-from spark_producer.exactly_once.cluster.partition_state import LATEST, UNCOMMITTED, offsets, producers
+from spark_producer.exactly_once.cluster.partition_state import offsets, producers
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
@@ -216,7 +218,7 @@ def find_blocked_readers(
         BrokerError: the right to see a topic is missing. KafkaTimeout: not all brokers answer.
     """
     stable = offsets(brokers, partitions, deadline)
-    ends = offsets(brokers, partitions, deadline, at=LATEST, isolation=UNCOMMITTED)
+    ends = offsets(brokers, partitions, deadline, at=LATEST, isolation=IsolationLevel.READ_UNCOMMITTED)
     blocked = sorted(each for each in stable if stable[each] < ends[each])
     known = producers(brokers, blocked, deadline) if blocked else {}
     holding = {

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TopicPartition, TransactionVersion
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.command_executor import find_transaction_version
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
@@ -25,7 +26,6 @@ from spark_producer.exactly_once.cluster.hanging_transactions import HangingTran
 from spark_producer.exactly_once.cluster.last_commit import EPOCH_MODULUS, is_missing, noted_commit
 from spark_producer.exactly_once.cluster.log_outcome import outcomes_by_span
 from spark_producer.exactly_once.cluster.partition_state import (
-    UNCOMMITTED,
     Producers,
     TransactionSpan,
     offsets,
@@ -339,7 +339,7 @@ def _inline_outcome(
     """Return the outcome of a pending transaction in a partition, by its marker; `OPEN` if the partition has nothing of it."""
     producer_id, epoch = candidate.producer_id, candidate.first_epoch
     row = (producers(brokers, [tp], deadline).get(tp) or {}).get(producer_id)
-    if row is None and offsets(brokers, [tp], deadline, isolation=UNCOMMITTED).get(tp) == 0:
+    if row is None and offsets(brokers, [tp], deadline, isolation=IsolationLevel.READ_UNCOMMITTED).get(tp) == 0:
         return TransactionOutcome.OPEN  # the partition has never had a record
     if row is None or row.last_timestamp < 0:
         return TransactionOutcome.UNKNOWN
@@ -348,8 +348,10 @@ def _inline_outcome(
     if row.producer_epoch > epoch + 1:
         return TransactionOutcome.UNKNOWN
     # The producer's last write in this partition is the marker, so no earlier offset has its timestamp.
-    position = offsets(brokers, [tp], deadline, at=row.last_timestamp, isolation=UNCOMMITTED).get(tp, -1)
-    end = offsets(brokers, [tp], deadline, isolation=UNCOMMITTED).get(tp, -1)
+    position = offsets(brokers, [tp], deadline, at=row.last_timestamp, isolation=IsolationLevel.READ_UNCOMMITTED).get(
+        tp, -1
+    )
+    end = offsets(brokers, [tp], deadline, isolation=IsolationLevel.READ_UNCOMMITTED).get(tp, -1)
     while 0 <= position < end:
         response = read_at(brokers, tp, position, deadline)
         if response is None or response.error_code:

@@ -7,7 +7,8 @@ from typing import cast
 import pytest
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.offsets import LATEST, OFFSET_ATTEMPTS, offsets
+from spark_producer.admin.offsets import OFFSET_ATTEMPTS, offsets
+from spark_producer.common.offsets import LATEST
 from spark_producer.errors import BrokerError, TopicNotFound
 from spark_producer.protocol import LIST_OFFSETS
 from tests.fakes.scripted_logs import ScriptedLogs

@@ -9,11 +9,11 @@ import pytest
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.exchange import NodeRequest
-from spark_producer.admin.offsets import EARLIEST, LATEST
 from spark_producer.admin.partition_offsets import NO_OFFSET, find_topics, list_offsets
 from spark_producer.broker import LocalBroker
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.errors import BrokerError, ConnectionFailed, TopicNotFound
 from spark_producer.network import ConnectionSettings
 from spark_producer.producer import Producer

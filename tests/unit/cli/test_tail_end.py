@@ -6,7 +6,7 @@ from typing import cast
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.tail_end import positions_at, records_until
-from spark_producer.consumer import Isolation
+from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.protocol.messages import FetchPartitionResponse
 from tests.fakes.fake_clock import FakeClock
@@ -46,7 +46,7 @@ def test_a_quiet_time_ends_the_reading_and_records_restart_it() -> None:
 
 def test_where_to_begin() -> None:
     client = cast(BlockingClient, ScriptedLogs())  # 5 to 9, and 0 to 3
-    both = Isolation.READ_UNCOMMITTED
+    both = IsolationLevel.READ_UNCOMMITTED
     assert positions_at(client, "t", 2, None, both) == {0: 5, 1: 2}
     assert positions_at(client, "t", -2, None, both) == {0: 7, 1: 1}
     assert positions_at(client, "t", -100, [1], both) == {1: 0}

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from spark_producer.consumer import Isolation
+from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.fetcher import AHEAD
 from spark_producer.errors import BrokerError, ConnectionFailed, CorruptRecord, KafkaTimeout, UnsupportedVersion
 from spark_producer.protocol import FETCH, METADATA
@@ -16,7 +16,7 @@ NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED, CORRUPT_MESSAGE, NO_SUCH_CODEC = 6, 1,
 
 
 def test_a_range_is_fetched_from_its_leader_with_the_leader_epoch_until_its_end() -> None:
-    stage = Stage(of(0, 5, 9), client_rack="a", isolation=Isolation.READ_COMMITTED)
+    stage = Stage(of(0, 5, 9), client_rack="a", isolation=IsolationLevel.READ_COMMITTED)
     request = stage.next_fetch()
     assert (request.node, positions(request)) == (1, [(0, 5)])
     body = request.body
@@ -276,12 +276,12 @@ def test_a_follower_that_is_unknown_is_looked_up() -> None:
 
 @pytest.mark.covers("RD5")
 def test_an_open_transaction_is_waited_for_and_then_named() -> None:
-    stage = Stage(of(0, 5, 9), isolation=Isolation.READ_COMMITTED, timeout=30.0)
+    stage = Stage(of(0, 5, 9), isolation=IsolationLevel.READ_COMMITTED, timeout=30.0)
     stage.fetched(stage.next_fetch(), row(0, high_watermark=9, last_stable_offset=5))
     stage.fetched(stage.next_fetch(), row(0, high_watermark=9, last_stable_offset=5))
     with pytest.raises(KafkaTimeout, match="a transaction that is open since offset 5"):
         stage.step(30.0)
-    stage = Stage(of(0, 5, 9), isolation=Isolation.READ_COMMITTED)
+    stage = Stage(of(0, 5, 9), isolation=IsolationLevel.READ_COMMITTED)
     stage.fetched(stage.next_fetch(), row(0, high_watermark=9, last_stable_offset=5))
     assert len(stage.fetched(stage.next_fetch(), row(0, batch(5, 4), high_watermark=9, last_stable_offset=9))) == 1
     assert stage.fetcher.done

@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.record_text import format_reset
-from spark_producer.consumer import Isolation
+from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol.messages import FetchAbortedTransaction, FetchPartitionResponse
@@ -143,8 +143,8 @@ def test_what_was_not_asked_for_is_not_read() -> None:
     assert reader.positions == {0: 10}
 
 
-@pytest.mark.parametrize("isolation", Isolation)
-def test_both_kinds_of_requests_ask_with_the_isolation_level(isolation: Isolation) -> None:
+@pytest.mark.parametrize("isolation", IsolationLevel)
+def test_both_kinds_of_requests_ask_with_the_isolation_level(isolation: IsolationLevel) -> None:
     client = ScriptedLogs()
     reader = reader_of(client, partitions=[0], isolation=isolation)
     client.batches = [[fetched(0)]]
@@ -154,7 +154,7 @@ def test_both_kinds_of_requests_ask_with_the_isolation_level(isolation: Isolatio
 
 def test_records_of_aborted_transactions_are_left_out_and_passed() -> None:
     client = ScriptedLogs()
-    reader = reader_of(client, partitions=[0], isolation=Isolation.READ_COMMITTED)
+    reader = reader_of(client, partitions=[0], isolation=IsolationLevel.READ_COMMITTED)
     log = transactional(9, 1) + transactional(10, 2) + marker(11, 1, ABORT) + marker(12, 2, COMMIT)
     client.batches = [
         [fetched(0, log)._replace(aborted_transactions=(FetchAbortedTransaction(producer_id=1, first_offset=9),))]

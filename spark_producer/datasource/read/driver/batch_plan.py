@@ -9,9 +9,9 @@ from spark_producer.admin.partition_offsets import NO_OFFSET
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.config.offset_limits import SpecificOffsets, ending_limit, starting_limit
 from spark_producer.config.subscription import subscription
-from spark_producer.consumer.isolation import Isolation
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource.read.driver.assignment import assigned
 from spark_producer.datasource.read.driver.data_loss import within_the_log
@@ -61,15 +61,10 @@ def connect(settings: SourceSettings) -> BlockingClient:
     )
 
 
-def isolation_of(settings: SourceSettings) -> Isolation:
-    """Return the isolation level of a read."""
-    return Isolation[settings.config.isolation_level.upper()]
-
-
 def _ranges(client: BlockingClient, settings: SourceSettings, filters: PushedFilters) -> list[OffsetRange]:
     source = settings.source
     found = assigned(client, subscription(source))
-    lookup = OffsetLookup(client, found.leaders, isolation_of(settings))
+    lookup = OffsetLookup(client, found.leaders, IsolationLevel.of(settings.config.isolation_level))
     first, last = starting_limit(source, streaming=False), ending_limit(source)
     starts, ends = starting_offsets(lookup, first, source), ending_offsets(lookup, last)
     if isinstance(first, SpecificOffsets):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_producer.admin.offsets import EARLIEST, LATEST
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import escaping_logger
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.datasource.read.driver.offset_resolution import OffsetLookup
 from spark_producer.errors import DataLoss
 

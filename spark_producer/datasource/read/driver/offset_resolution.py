@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.offsets import EARLIEST, LATEST
 from spark_producer.admin.partition_offsets import NO_OFFSET, list_offsets
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.config import SourceOptions
 from spark_producer.config.offset_limits import (
     EarliestOffsets,

@@ -10,16 +10,17 @@ from collections.abc import Callable, Collection, Mapping
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.group_offsets import GroupOffsets
-from spark_producer.admin.offsets import EARLIEST, LATEST
 from spark_producer.admin.partition_offsets import FoundTopics
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import escaping_logger
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.config.durations import duration_ms
 from spark_producer.config.offset_limits import SpecificOffsets, starting_limit
 from spark_producer.config.subscription import subscription
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource.read.driver.assignment import assigned
-from spark_producer.datasource.read.driver.batch_plan import connect, isolation_of
+from spark_producer.datasource.read.driver.batch_plan import connect
 from spark_producer.datasource.read.driver.data_loss import report_loss, within_the_log
 from spark_producer.datasource.read.driver.offset_resolution import OffsetLookup, named, starting_offsets
 from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends
@@ -167,7 +168,7 @@ class StreamOffsets:
         return self._client
 
     def _lookup(self, found: FoundTopics) -> OffsetLookup:
-        return OffsetLookup(self._connected(), found.leaders, isolation_of(self._settings))
+        return OffsetLookup(self._connected(), found.leaders, IsolationLevel.of(self._settings.config.isolation_level))
 
     def _latest_offsets(self, starts: Offsets) -> Offsets:
         """Return the latest offset of each topic-partition, after a check for what was deleted or created again."""

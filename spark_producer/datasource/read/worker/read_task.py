@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_producer.common.escape import escaping_logger
-from spark_producer.consumer import FetchSettings, Isolation, read_ranges
+from spark_producer.consumer import FetchSettings, IsolationLevel, read_ranges
 from spark_producer.datasource.interpreter import gc_freeze_on_second_task, limit_malloc_trim
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
@@ -48,7 +48,7 @@ def fetch_settings(settings: SourceSettings) -> FetchSettings:
     config = settings.config
     return FetchSettings(
         connection=ConnectionSettings.from_config(config),
-        isolation=Isolation[config.isolation_level.upper()],
+        isolation=IsolationLevel.of(config.isolation_level),
         min_bytes=config.fetch_min_bytes,
         max_bytes=config.fetch_max_bytes,
         max_wait_ms=config.fetch_max_wait_ms,

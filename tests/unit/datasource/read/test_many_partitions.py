@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.admin.offsets import LATEST
 from spark_producer.admin.partition_offsets import find_topics, list_offsets
 from spark_producer.broker import LocalBroker
+from spark_producer.common.offsets import LATEST
 from spark_producer.datasource.read.driver.batch_plan import plan_batch
 from spark_producer.datasource.read.driver.range_splitting import MIN_SHARED_TASKS
 from spark_producer.datasource.read.pushed_filters import PushedFilters
