@@ -38,5 +38,5 @@ def topic_leaders(response: MetadataResponse, topic: str) -> TopicLeaders:
 
 def missing_partition(called: str, topic: str, partition: int | None, count: int) -> TopicNotFound:
     """Return the error about a partition that a topic of `count` partitions does not have."""
-    text = f"{called} {topic!r} has no partition {partition}: it has {count}, and the first is 0"
+    text = f"{called} {topic!r} has no partition {partition}: it has {count}, and the first is 0. Correct the number"
     return TopicNotFound(text, code=Code.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition)

@@ -15,7 +15,7 @@ from spark_producer.errors import ConfigError
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
-_EXAMPLES = {"bytes": "4194304 for 4 MiB"}
+_EXAMPLES = {"bytes": "4194304 for 4 MiB", "milliseconds since 1970": "1700000000000"}
 """How a number of each unit is written, for messages."""
 
 _Default = TypeVar("_Default")
@@ -35,7 +35,7 @@ class Option(NamedTuple):
     aliases: tuple[str, ...]
     """Other names of the same option; those of librdkafka, mostly."""
     unit: str
-    """The unit of a number ("bytes"), where users may write it with a suffix ("4 MiB")."""
+    """The unit of a number ("bytes"), where users may write it in another way ("4 MiB")."""
     name: str
     """The name of a producer option that Kafka does not have, which has no prefix; empty if the name follows from the field."""
     former_names: tuple[str, ...]

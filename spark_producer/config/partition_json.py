@@ -35,7 +35,7 @@ def partitions_of(option: str, text: str) -> tuple[TopicPartition, ...]:
             if not isinstance(numbers, list):
                 raise _Bad(f"topic {topic!r} has no list of partitions, but {_shown(numbers)}")
             if not numbers:
-                raise _Bad(f"topic {topic!r} has no partitions")
+                raise _Bad(f"it names no partition of topic {topic!r}")
             for number in numbers:
                 tp = TopicPartition(topic, _whole(number, 0, INT32_MAX, f"a partition of topic {topic!r}"))
                 if tp in found:
@@ -59,7 +59,7 @@ def numbers_of(option: str, text: str, low: int, example: str) -> dict[TopicPart
             if not isinstance(numbers, dict):
                 raise _Bad(f"topic {topic!r} has no object with its partitions, but {_shown(numbers)}")
             if not numbers:
-                raise _Bad(f"topic {topic!r} has no partitions")
+                raise _Bad(f"it names no partition of topic {topic!r}")
             for partition, number in numbers.items():
                 tp = TopicPartition(topic, _partition(topic, partition))
                 if tp in found:

@@ -37,6 +37,7 @@ class SourceOptions:
         "`startingOffsetsByTimestamp` and `startingOffsets`.",
         low=0,
         high=INT64_MAX,
+        unit="milliseconds since 1970",
     )
     starting_offsets_by_timestamp: str | None = option(
         None, 'The same for each partition: `{"orders":{"0":1700000000000}}`. Overrides `startingOffsets`.'
@@ -56,6 +57,7 @@ class SourceOptions:
         "`endingOffsetsByTimestamp` and `endingOffsets`.",
         low=0,
         high=INT64_MAX,
+        unit="milliseconds since 1970",
     )
     ending_offsets_by_timestamp: str | None = option(None, "The same for each partition. Overrides `endingOffsets`.")
     fail_on_data_loss: bool = option(

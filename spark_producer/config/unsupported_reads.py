@@ -96,8 +96,8 @@ def explain_read_option(raw: str) -> str:
     if name == "path":
         return 'load() takes no path. Name the topics with .option("subscribe", …)'
     if name in _INSTEAD:
-        of_writes = " is for writes;" if name in SINK_NAMES else ":"
-        return f"unknown option {raw!r}{of_writes} a read has {_INSTEAD[name]!r}. Write that"
+        known = f"option {raw!r} is for writes" if name in SINK_NAMES else f"unknown option {raw!r}"
+        return f"{known}: a read has {_INSTEAD[name]!r}. Write that"
     if name in _OF_STREAMS:
         return f"option {raw!r} is not supported: it is an option of writeStream. Set it there"
     reason = unsupported_read(bare) or {key.lower(): why for key, why in UNSUPPORTED_OF_SPARK.items()}.get(name)

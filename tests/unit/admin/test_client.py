@@ -293,7 +293,11 @@ def test_a_missing_replica_does_not_hide_the_leader() -> None:
     [
         (cluster(None, topic(error_code=3)), TopicNotFound, "topic 'topic', partition 2"),
         (cluster(None), TopicNotFound, "UNKNOWN_TOPIC_OR_PARTITION"),
-        (cluster(None, topic(1, 1)), TopicNotFound, "topic 'topic' has no partition 2: it has 2, and the first is 0"),
+        (
+            cluster(None, topic(1, 1)),
+            TopicNotFound,
+            "topic 'topic' has no partition 2: it has 2, and the first is 0. Correct",
+        ),
         (cluster(None, topic(error_code=29)), BrokerError, "TOPIC_AUTHORIZATION_FAILED"),
         (cluster(None, topic(1, 1, -1)), MetadataTimeout, "partition 2 .*LEADER_NOT_AVAILABLE"),
     ],
