@@ -18,9 +18,8 @@ def report_loss(topic_partition: TopicPartition, lost: tuple[int, int], cause: s
         DataLoss: `fail` is true. It has `topic_partition`, `first` and `end`.
     """
     first, end = lost
-    failure = f"reading {topic_partition} failed: offsets {first} to {end - 1} are lost, because {cause}"
+    lost_offsets = f"offsets {first} to {end - 1} are lost, because {cause}"
     if fail:
-        raise DataLoss(
-            f"{failure}. What to do: {advice}, {ADVICE}.", topic_partition=topic_partition, first=first, end=end
-        )
-    _LOGGER.warning("%s. Reading goes on without them (failOnDataLoss is false).", failure)
+        text = f"reading {topic_partition} failed: {lost_offsets}. What to do: {advice}, {ADVICE}."
+        raise DataLoss(text, topic_partition=topic_partition, first=first, end=end)
+    _LOGGER.warning("%s: %s. Reading goes on without them (failOnDataLoss is false).", topic_partition, lost_offsets)
