@@ -276,9 +276,9 @@ def test_txn_says_for_whom_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
     with ScriptedServer(Peer.wait_for_close) as silent:
         for port in (silent.port, free_ports(1)[0]):
             servers = f"127.0.0.1:{port}"
-            assert main(["txn", "list", "--bootstrap-servers", servers, "--timeout", "3"]) == 1
+            assert main(["txn", "list", "--bootstrap-servers", servers, "--timeout", "10"]) == 1
             first, last = capsys.readouterr().err.splitlines()
-            assert first == f"pyproducer: still trying {servers} … (for 0.3 s at most)"
+            assert first == f"pyproducer: still trying {servers} … (for 1 s at most)"
             assert servers in last
 
 
