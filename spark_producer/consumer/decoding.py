@@ -41,14 +41,17 @@ class FetchedBatches(NamedTuple):
 
     @classmethod
     def from_response(cls, wanted: OffsetRange, row: FetchPartitionResponse, *, first: bool) -> FetchedBatches:
-        """Return the whole batches of a response for the range `wanted`; `first`: it was the first in the request.
+        """Return the whole batches of a response for the range `wanted`, up to the one that reaches its end.
+
+        `first`: it was the first in the request.
 
         Raises:
-            CorruptRecord: the bytes are not batches, or there is no whole one in those of the first partition (KIP-74).
+            CorruptRecord: the bytes are not batches, their offsets do not increase, or there is no whole batch in those of the
+                first partition (KIP-74).
         """
         data = decoded_records(row.records) or NO_BYTES
         try:
-            size, next_offset = end_of(data)
+            size, next_offset = end_of(data, wanted.end)
             if first and len(data) and not size:
                 raise CorruptRecord(f"{len(data)} bytes without a whole batch")
         except CorruptRecord as error:  # an offset in these bytes may be as wrong as they are

@@ -222,22 +222,27 @@ class Fetcher:
             elif row.error_code:
                 self._refused(state, row.error_code, request.node, now)
             elif row.preferred_read_replica not in (NO_LEADER, request.node):
-                self._go_to_replica(state, row.preferred_read_replica, now)
+                self._go_to_replica(state, row.preferred_read_replica, request.node, now)
             else:
                 yield from self._accept(state, row, now, first=index == 0)
 
-    def _go_to_replica(self, state: PartitionFetch, replica: int, now: float) -> None:
+    def _go_to_replica(self, state: PartitionFetch, replica: int, node: int, now: float) -> None:
         """Fetch from a follower in the reader's rack, which the leader has named (KIP-392)."""
-        if replica in self._cluster.brokers:
+        if replica in self._cluster.brokers and state.replica == NO_LEADER:
             state.replica = replica
-        else:
-            self._retry(state, now, None)  # the next Metadata response may have the broker
+            return
+        # The next Metadata response may have the broker; only a leader names a follower, so followers could name each other.
+        self._retry(state, now, KafkaTimeout(f"broker {node} names broker {replica} as the replica to read from"))
 
     def _accept(
         self, state: PartitionFetch, row: FetchPartitionResponse, now: float, *, first: bool
     ) -> Iterator[FetchedBatches]:
         wanted = OffsetRange(state.topic_partition, state.position, state.end)
         fetched = FetchedBatches.from_response(wanted, row, first=first)
+        if 0 <= row.high_watermark < fetched.next_offset:  # the base offset, which no checksum covers, may be damaged
+            reason = f"a batch ends at offset {fetched.next_offset - 1}, but the high watermark is {row.high_watermark}"
+            state.failed(now, self._backoff.delay, corrupt(state.topic_partition, state.position, reason))
+            return
         if fetched.next_offset > state.position:
             self._advance(state, fetched.next_offset, len(fetched.data))
             yield fetched
@@ -343,8 +348,9 @@ class Fetcher:
         topic, partition = state.topic_partition
         rows = (row for each in body.topics if each.name == topic for row in each.partitions)
         row = next((row for row in rows if row.partition_index == partition), None)
-        if row is None or row.error_code:
-            self._refused(state, Code.NETWORK_EXCEPTION if row is None else row.error_code, request.node, now)
+        if row is None or row.error_code or row.offset < 0:  # the start and the end of a log are never negative
+            code = Code.NETWORK_EXCEPTION if row is None else row.error_code or Code.NETWORK_EXCEPTION
+            self._refused(state, code, request.node, now)
         elif state.look_up is LookUp.START:
             state.log_start, state.look_up = row.offset, LookUp.END
         else:

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import message_starts
 from spark_producer.kernel.arrays import Int64Array
@@ -19,6 +21,9 @@ _FIELDS = struct.Struct(">qi4xb")
 
 _MIN_SIZE = {0: 14, 1: 22, MAGIC: HEADER_SIZE - LOG_OVERHEAD}
 """Minimum bytes after the offset and the size, by format."""
+
+
+MAX_OFFSET = (1 << 63) - 1
 
 
 class BatchEntry(NamedTuple):
@@ -65,14 +70,18 @@ def entries(data: memoryview, max_size: int) -> Iterator[BatchEntry | MessagesEn
         position = end
 
 
-def end_of(data: memoryview) -> tuple[int, int]:
+def end_of(data: memoryview, until: int = MAX_OFFSET) -> tuple[int, int]:
     """Return (bytes, next offset) of the complete batches and messages in `data`; the next offset is -1 if there are none.
 
+    Those after the first one that reaches offset `until` are left out.
+
     Raises:
-        CorruptRecord: The same errors as in `entries`.
+        CorruptRecord: The same errors as in `entries`; or offsets do not increase, as they do in every log.
     """
     end, next_offset = 0, -1
     for entry in entries(data, 1 << 31):
+        if next_offset >= until:
+            break
         if isinstance(entry, BatchEntry):
             end = entry.end
             header = read_header(data, entry.position)
@@ -81,8 +90,25 @@ def end_of(data: memoryview) -> tuple[int, int]:
                     f"record batch at offset {header.base_offset}: its last offset delta is {header.last_offset_delta}",
                     offset=header.base_offset,
                 )
+            _check_order(header.base_offset, next_offset)
             next_offset = header.last_offset + 1
         else:
             end = int(entry.starts[-1])
-            next_offset = _FIELDS.unpack_from(data, int(entry.starts[-2]))[0] + 1
+            next_offset = _next_offset(data, entry.starts, next_offset)
     return end, next_offset
+
+
+def _next_offset(data: memoryview, starts: Int64Array, after: int) -> int:
+    """Return the offset after a run of messages, which follow the offsets before `after`."""
+    octets = np.frombuffer(data, np.uint8)[starts[:-1, None] + np.arange(8)]
+    offsets = octets.view(">i8")[:, 0].astype(np.int64)
+    wrong = np.flatnonzero(offsets[1:] <= offsets[:-1])
+    _check_order(int(offsets[0]), after)
+    if len(wrong):
+        _check_order(int(offsets[wrong[0] + 1]), int(offsets[wrong[0]]) + 1)
+    return int(offsets[-1]) + 1
+
+
+def _check_order(offset: int, minimum: int) -> None:
+    if offset < minimum:
+        raise CorruptRecord(f"record batch at offset {offset} follows offset {minimum - 1}", offset=offset)

@@ -271,6 +271,31 @@ def test_a_follower_that_is_unknown_is_looked_up() -> None:
     assert [each.api for each in stage.step()] == [METADATA]
 
 
+def test_replicas_that_name_each_other_end_the_read_in_time() -> None:
+    stage = Stage(of(0, 5, 9), client_rack="a", timeout=30.0)
+    with pytest.raises(KafkaTimeout, match="broker 2 names broker 1 as the replica to read from"):  # noqa: PT012
+        for _ in range(500):
+            request = stage.next_fetch()
+            stage.fetched(request, row(0, preferred_read_replica=3 - request.node))
+
+
+# Base offsets
+
+
+def test_a_base_offset_beyond_the_log_is_no_progress() -> None:
+    stage = Stage(of(0, 5, 9), timeout=30.0)
+    assert stage.fetched(stage.next_fetch(), row(0, batch(1 << 40, 4))) == []
+    assert not stage.fetcher.done
+    request = stage.next_fetch()
+    assert positions(request) == [(0, 5)]
+    [found] = stage.fetched(request, row(0, batch(5, 4)))
+    assert found.next_offset == 9
+    stage = Stage(of(0, 5, 9), timeout=30.0)
+    with pytest.raises(KafkaTimeout, match="a batch ends at offset 1099511627779, but the high watermark is 1000"):  # noqa: PT012
+        for _ in range(500):
+            stage.fetched(stage.next_fetch(), row(0, batch(1 << 40, 4)))
+
+
 # Transactions
 
 

@@ -92,6 +92,14 @@ def test_a_high_watermark_that_lags_after_an_election_is_no_loss() -> None:
 
 
 @pytest.mark.covers("RD9")
+def test_a_negative_end_of_a_log_is_no_loss() -> None:
+    stage = Stage(of(0, 5, 30), fail_on_data_loss=False)
+    stage.fetched(stage.next_fetch(), row(0, high_watermark=5))
+    look_up(stage, END, -1)
+    assert not stage.fetcher.done
+
+
+@pytest.mark.covers("RD9")
 def test_a_broker_that_contradicts_itself_is_asked_again() -> None:
     stage = Stage(of(0, 5, 30))
     out_of_range(stage, 0, 100)
