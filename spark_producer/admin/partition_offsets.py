@@ -162,9 +162,10 @@ def _ask_leaders(
         offsets = _offsets_in(response)
         for each in asked:
             code, offset = offsets.get(each, (Code.NETWORK_EXCEPTION, NO_OFFSET))
-            if not code:
+            if not code and (offset >= 0 or wanted[each] >= 0):
                 found[each] = offset
                 continue
+            code = code or Code.NETWORK_EXCEPTION  # the start and the end of a log are never negative
             error = read_error(client, code, str(each))
             if Action.RETRY not in Code(code).action:
                 raise error

@@ -29,6 +29,9 @@ from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
 
 NOT_LEADER, NOT_AUTHORIZED, UNKNOWN = 6, 29, 3
 
+NEGATIVE = 1000
+"""Not an error code: the row has a negative offset instead, as no log has."""
+
 
 @pytest.fixture
 def broker() -> Iterator[LocalBroker]:
@@ -116,7 +119,11 @@ class _Cluster:
             answer = self.script.pop(0) if each.partition_index == 1 and self.script else 0
             if isinstance(answer, Exception):
                 return answer
-            rows.append(ListOffsetsPartitionResponse(each.partition_index, answer, offset=7))
+            negative = answer == NEGATIVE
+            row = ListOffsetsPartitionResponse(
+                each.partition_index, 0 if negative else answer, offset=-1 if negative else 7
+            )
+            rows.append(row)
         return ListOffsetsResponse(topics=(ListOffsetsTopicResponse("t", tuple(rows)),))
 
 
@@ -127,7 +134,7 @@ def listed(cluster: _Cluster) -> dict[TopicPartition, int]:
 
 
 @pytest.mark.covers("RD9")
-@pytest.mark.parametrize("trouble", [NOT_LEADER, UNKNOWN, ConnectionFailed("cut")], ids=str)
+@pytest.mark.parametrize("trouble", [NOT_LEADER, UNKNOWN, NEGATIVE, ConnectionFailed("cut")], ids=str)
 def test_what_fails_for_now_is_asked_for_again_at_the_leader_of_then(trouble: int | Exception) -> None:
     cluster = _Cluster(trouble, trouble)
     assert listed(cluster) == {TopicPartition("t", 0): 7, TopicPartition("t", 1): 7}
