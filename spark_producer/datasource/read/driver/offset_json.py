@@ -28,7 +28,7 @@ def from_json(value: Any) -> dict[TopicPartition, int]:
     """
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): _offset(offset)
             for topic, partitions in value.items()
             for partition, offset in partitions.items()
         }
@@ -36,3 +36,9 @@ def from_json(value: Any) -> dict[TopicPartition, int]:
         raise ConfigError(
             f"the checkpoint has offsets of another source: {str(value)[:200]}. Give the query a new checkpointLocation"
         ) from None
+
+
+def _offset(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError
+    return value

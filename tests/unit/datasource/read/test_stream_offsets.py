@@ -285,7 +285,15 @@ def test_what_spark_pickles_has_no_connection(start: Callable[..., Reader]) -> N
 
 
 def test_offsets_of_another_source(start: Callable[..., Reader]) -> None:
-    for value in ({"logOffset": 3}, 7, {"t": {"x": 1}}, {"t": [1]}):
+    for value in (
+        {"logOffset": 3},
+        7,
+        {"t": {"x": 1}},
+        {"t": [1]},
+        {"t": {"0": -1}},
+        {"t": {"0": 1.5}},
+        {"t": {"0": "1"}},
+    ):
         with pytest.raises(ConfigError, match="the checkpoint has offsets of another source"):
             start().latestOffset(value, ReadAllAvailable())  # type: ignore[arg-type]  # as it may be in a file
 
