@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 
 from spark_producer.consumer.connections import Connections
 from spark_producer.consumer.decoding import FetchedBatches
-from spark_producer.consumer.fetcher import Fetcher
+from spark_producer.consumer.fetcher import NO_TOPIC_IDS, Fetcher
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.requests import Request
 from spark_producer.consumer.settings import FetchSettings
@@ -35,11 +35,12 @@ class FetchThread:
         settings: FetchSettings,
         ranges: Sequence[OffsetRange],
         connections: Connections,
+        topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connections = connections
         self._client = connections.client
-        self._fetcher = Fetcher(settings, ranges, connections.cluster)
+        self._fetcher = Fetcher(settings, ranges, connections.cluster, topic_ids)
         self._clock = clock
         self._brokers = connections.cluster.brokers
         self._process = os.getpid()

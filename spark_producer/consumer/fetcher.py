@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from spark_producer.common.backoff import Backoff
@@ -38,6 +39,8 @@ their memory would be cold when it is decoded."""
 
 READ_ADVICE = "grant READ and DESCRIBE on the topic to this user"
 
+NO_TOPIC_IDS: Mapping[str, bytes] = MappingProxyType({})
+
 UNKNOWN = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID)
 
 _NEVER = float("inf")
@@ -57,10 +60,17 @@ class Fetcher:
     """Fetches the ranges. The fetch thread owns it.
 
     Each node has one Fetch request in flight, for all partitions that are fetched from it; another response of it may wait to be
-    decoded meanwhile. The ranges are of different topic-partitions.
+    decoded meanwhile. The ranges are of different topic-partitions. `topic_ids` has the ids of their topics, as far as they are
+    known: a topic with another id was created again.
     """
 
-    def __init__(self, settings: FetchSettings, ranges: Sequence[OffsetRange], cluster: KnownCluster) -> None:
+    def __init__(
+        self,
+        settings: FetchSettings,
+        ranges: Sequence[OffsetRange],
+        cluster: KnownCluster,
+        topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS,
+    ) -> None:
         self._settings = settings
         self._cluster = cluster
         self._pending = {each.topic_partition: PartitionFetch(*each) for each in ranges if each.start < each.end}
@@ -71,7 +81,10 @@ class Fetcher:
         self._fetching: set[int] = set()
         """The nodes with a Fetch request in flight."""
         self._user = principal(settings.connection.security)
-        self._topic_ids: dict[str, bytes] = {}
+        self._topic_ids = {name: topic_id for name, topic_id in topic_ids.items() if topic_id != NO_UUID}
+        for each in self._pending:  # the leaders of an earlier topic may lead the new one too
+            if self._topic_ids.get(each.topic) not in (None, cluster.topic_ids.get(each.topic)):
+                cluster.forget(each)
         self._asking_metadata = False
         self._backoff = Backoff(settings.connection.retry_backoff, settings.connection.retry_backoff_max)
         self.wake_at = 0.0
@@ -331,7 +344,10 @@ class Fetcher:
         self._lost(state, state.end, cause, "see who deleted the topic")
 
     def _check_topic_id(self, topic: MetadataResponseTopic | None) -> None:
-        """Compare the id of a topic with that of the first response: a topic that was created again has another (KIP-516)."""
+        """Compare the id of a topic with the expected one, or that of the first response.
+
+        A topic that was created again has another (KIP-516).
+        """
         if topic is None or topic.topic_id == NO_UUID:
             return
         name = topic.name or ""

@@ -22,6 +22,8 @@ class KnownCluster:
 
     def __init__(self) -> None:
         self.brokers: dict[int, tuple[str, int]] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        """The ids of the topics (KIP-516) whose leaders are known."""
         self._leaders: dict[TopicPartition, Leader] = {}
 
     def leader_of(self, topic_partition: TopicPartition) -> Leader | None:
@@ -41,6 +43,7 @@ class KnownCluster:
         """Take over the brokers of a response, and the leaders of its topics that are among these brokers."""
         self.brokers = {row.node_id: (row.host, row.port) for row in response.brokers} or self.brokers
         for topic in response.topics:
+            self.topic_ids[topic.name or ""] = topic.topic_id
             for row in topic.partitions:
                 topic_partition = TopicPartition(topic.name or "", row.partition_index)
                 self.forget(topic_partition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer.connections import ConnectionCache
 from spark_producer.consumer.decoding import decode
 from spark_producer.consumer.fetch_thread import FetchThread
+from spark_producer.consumer.fetcher import NO_TOPIC_IDS
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.settings import ALL_COLUMNS, FetchSettings
 
@@ -20,13 +21,18 @@ CONNECTIONS = ConnectionCache()
 
 
 def read_ranges(
-    settings: FetchSettings, ranges: Sequence[OffsetRange], columns: frozenset[str] = ALL
+    settings: FetchSettings,
+    ranges: Sequence[OffsetRange],
+    columns: frozenset[str] = ALL,
+    topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS,
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """Yield the records of `ranges` as RecordBatches, each with its topic-partition, in the order of the offsets of a partition.
 
     The RecordBatches have those of the columns of `RECORD_SCHEMA` that are in `columns`, in this order, and `timestamp_type`
     (int32: 0 CreateTime, 1 LogAppendTime, -1 none) if it is named. Offsets without a record, of control batches and, with
     isolation level read_committed, of aborted transactions have no row. The ranges are of different topic-partitions.
+
+    `topic_ids` has the ids of their topics as they were planned (KIP-516): a topic with another id is data loss.
 
     Raises:
         DataLoss: with `fail_on_data_loss`, offsets of a range are not in the log any more; else a warning is logged, and the
@@ -41,7 +47,7 @@ def read_ranges(
     if len({each.topic_partition for each in wanted}) < len(wanted):
         raise ValueError("two ranges are of one topic-partition: read one after the other")
     connections = CONNECTIONS.take(settings.connection)
-    thread = FetchThread(settings, wanted, connections)
+    thread = FetchThread(settings, wanted, connections, topic_ids)
     thread.start()
     try:
         while (fetched := thread.take()) is not None:

@@ -66,7 +66,7 @@ class StreamReader(DataSourceStreamReader):
 
         ranges, source = self.stream.ranges(from_json(start), from_json(end)), self.settings.source
         return [
-            TopicRangesPartition(task)
+            TopicRangesPartition(task, self.stream.topic_ids)
             for task in divide(ranges, source.min_partitions, source.max_records_per_partition)
         ]
 

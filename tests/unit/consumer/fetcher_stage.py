@@ -5,12 +5,13 @@ Owns: the time, which passes only when a test says so. Must not know: what is te
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer import FetchSettings, OffsetRange
 from spark_producer.consumer.decoding import FetchedBatches
-from spark_producer.consumer.fetcher import Fetcher
+from spark_producer.consumer.fetcher import NO_TOPIC_IDS, Fetcher
 from spark_producer.consumer.known_cluster import KnownCluster
 from spark_producer.consumer.requests import Request
 from spark_producer.errors import PyProducerError
@@ -52,10 +53,10 @@ def row(partition: int, records: bytes = b"", error: int = 0, **fields: Any) -> 
 class Stage:
     """The fetcher, its network, and the brokers 1 and 2, of which 1 leads every partition until a test says otherwise."""
 
-    def __init__(self, *ranges: OffsetRange, **changes: Any) -> None:
+    def __init__(self, *ranges: OffsetRange, planned: Mapping[str, bytes] = NO_TOPIC_IDS, **changes: Any) -> None:
         self.settings = FetchSettings(ConnectionSettings((("localhost", 9092),)), **changes)
         self.cluster = KnownCluster()
-        self.fetcher = Fetcher(self.settings, ranges, self.cluster)
+        self.fetcher = Fetcher(self.settings, ranges, self.cluster, planned)
         self.partitions = len(ranges)
         self.now = 1000.0
         self.free = self.fetcher.max_bytes

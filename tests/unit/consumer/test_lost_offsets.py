@@ -141,3 +141,17 @@ def test_a_topic_that_was_made_again_is_a_loss(fail: bool, caplog: pytest.LogCap
     else:
         assert positions(stage.next_fetch()) == [(0, 5)]
         assert "the topic was deleted and created again" in caplog.text
+
+
+@pytest.mark.covers("RD8")
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_topic_that_was_made_again_since_it_was_planned_is_a_loss(
+    fail: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(of(0, 5, 30), fail_on_data_loss=fail, planned={"t": b"p" * 16})
+    if fail:
+        with pytest.raises(DataLoss, match="offsets 5 to 29 are lost, because the topic was deleted and created again"):
+            stage.next_fetch()
+    else:
+        assert positions(stage.next_fetch()) == [(0, 5)]
+        assert "the topic was deleted and created again" in caplog.text

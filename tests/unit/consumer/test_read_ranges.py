@@ -8,11 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.partition_offsets import find_topics
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer import FetchSettings, OffsetRange, read_ranges
+from spark_producer.errors import DataLoss
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.producer import Producer
+from spark_producer.protocol.messages import NO_UUID
 
 ROWS = 1000
 
@@ -59,3 +63,18 @@ def test_only_the_named_columns_are_there_and_in_the_order_of_the_schema(broker:
         assert all(batch.schema.names == [name for name in order if name in columns] for batch in batches)
         assert sum(batch.num_rows for batch in batches) == 890
     assert pa.Table.from_batches(batches).num_rows == 890
+
+
+@pytest.mark.covers("RD8")
+def test_known_leaders_of_a_topic_do_not_hide_that_it_was_made_again(broker: LocalBroker) -> None:
+    ranges, ids = [OffsetRange(TopicPartition("t", 0), 0, 10)], {"t": topic_id_of(broker, "t")}
+    settings = settings_of(broker)
+    for planned in ({}, ids, {"t": NO_UUID}):
+        assert sum(batch.num_rows for _, batch in read_ranges(settings, ranges, topic_ids=planned)) == 10
+    with pytest.raises(DataLoss, match=r"topic 't', partition 0 failed: .* the topic was deleted and created again"):
+        list(read_ranges(settings, ranges, topic_ids={"t": b"p" * 16}))
+
+
+def topic_id_of(broker: LocalBroker, topic: str) -> bytes:
+    with BlockingClient(settings_of(broker).connection, timeout=10) as client:
+        return find_topics(client, [topic]).topic_ids[topic]

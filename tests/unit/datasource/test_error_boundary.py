@@ -50,7 +50,7 @@ def begin_stream() -> None:
         reader.stop()
 
 
-TASK = TopicRangesPartition((OffsetRange(TopicPartition("t", 0), 0, 5),))
+TASK = TopicRangesPartition((OffsetRange(TopicPartition("t", 0), 0, 5),), {})
 
 CALLS: dict[str, Callable[[], Any]] = {
     "an unknown option": lambda: source(topics="x").writer(VALUE, False),

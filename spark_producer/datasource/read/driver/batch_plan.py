@@ -10,6 +10,7 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.config import SourceOptions
 from spark_producer.config.offset_limits import SpecificOffsets, ending_limit, starting_limit
 from spark_producer.config.subscription import subscription
 from spark_producer.consumer.offset_range import OffsetRange
@@ -42,11 +43,13 @@ def plan_batch(settings: SourceSettings, filters: PushedFilters) -> list[TopicRa
         AuthenticationFailed, TlsFailed: the brokers refuse, or cannot be reached.
     """
     with connect(settings) as client:
-        ranges = _ranges(client, settings, filters)
+        found = assigned(client, subscription(settings.source))
+        lookup = OffsetLookup(client, found.leaders, IsolationLevel.of(settings.config.isolation_level))
+        ranges = _ranges(lookup, settings.source, filters)
     tasks = divide(ranges, settings.source.min_partitions, settings.source.max_records_per_partition)
     offsets = sum(each.end - each.start for each in ranges)
     logger.info("a batch reads %d offsets of %d topic-partitions in %d tasks", offsets, len(ranges), len(tasks))
-    return [TopicRangesPartition(task) for task in tasks]
+    return [TopicRangesPartition(task, found.topic_ids) for task in tasks]
 
 
 def connect(settings: SourceSettings) -> BlockingClient:
@@ -61,10 +64,7 @@ def connect(settings: SourceSettings) -> BlockingClient:
     )
 
 
-def _ranges(client: BlockingClient, settings: SourceSettings, filters: PushedFilters) -> list[OffsetRange]:
-    source = settings.source
-    found = assigned(client, subscription(source))
-    lookup = OffsetLookup(client, found.leaders, IsolationLevel.of(settings.config.isolation_level))
+def _ranges(lookup: OffsetLookup, source: SourceOptions, filters: PushedFilters) -> list[OffsetRange]:
     first, last = starting_limit(source, streaming=False), ending_limit(source)
     starts, ends = starting_offsets(lookup, first, source), ending_offsets(lookup, last)
     if isinstance(first, SpecificOffsets):

@@ -86,6 +86,11 @@ class StreamOffsets:
             offsets = within_the_log(lookup, offsets, "startingOffsets", fail=self._source.fail_on_data_loss)
         return offsets
 
+    @property
+    def topic_ids(self) -> Mapping[str, bytes]:
+        """The ids of the topics at the last look-up; none before the first one."""
+        return self._history.ids
+
     def prepare_for_available_now(self) -> None:
         """Fix the end of the query at the offsets of the next look-up."""
         self._is_available_now = True

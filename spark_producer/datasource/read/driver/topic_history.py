@@ -16,19 +16,19 @@ class TopicHistory:
     """
 
     def __init__(self) -> None:
-        self._ids: dict[str, bytes] = {}
+        self.ids: dict[str, bytes] = {}
         self._stale: dict[TopicPartition, int] = {}
         """The offsets that belong to an earlier topic."""
 
     def created_again(self, topic_ids: Mapping[str, bytes], starts: Mapping[TopicPartition, int]) -> Iterator[str]:
         """Yield the topics of `starts` whose id is not that of the last look-up. Their offsets in `starts` are then void."""
         for topic, topic_id in topic_ids.items():
-            known = self._ids.get(topic, NO_UUID)
+            known = self.ids.get(topic, NO_UUID)
             stale = [each for each in starts if each.topic == topic]
             if NO_UUID not in (known, topic_id) and known != topic_id and stale:
                 yield topic
                 self.begin_again(stale, starts)
-            self._ids[topic] = topic_id
+            self.ids[topic] = topic_id
 
     def begin_again(self, stale: Collection[TopicPartition], starts: Mapping[TopicPartition, int]) -> None:
         """Note that the offsets of some topic-partitions in `starts` are void."""

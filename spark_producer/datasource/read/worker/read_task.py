@@ -33,7 +33,8 @@ def read_task(settings: SourceSettings, schema: StructType, partition: InputPart
     limit_malloc_trim()
     columns = SparkColumns(schema, settings.decoded or {})
     rows = 0
-    for topic_partition, batch in read_ranges(fetch_settings(settings), partition.ranges, columns.needed):
+    found = read_ranges(fetch_settings(settings), partition.ranges, columns.needed, partition.topic_ids)
+    for topic_partition, batch in found:
         rows += batch.num_rows
         yield columns.convert(topic_partition, batch)
     logger.info("read %d records of %d topic-partitions", rows, len(partition.ranges))

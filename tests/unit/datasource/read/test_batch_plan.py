@@ -36,6 +36,14 @@ def planned(broker: LocalBroker, *filters: Filter, **options: str) -> dict[str, 
     return short([each for task in tasks for each in task.ranges])
 
 
+@pytest.mark.covers("RD8")
+def test_a_task_knows_the_ids_of_its_topics(broker: LocalBroker) -> None:
+    tasks = plan_batch(settings(broker, subscribe="a,ab"), PushedFilters())
+    assert [{*task.topic_ids} for task in tasks] == [{"a"}, {"a"}, {"ab"}]
+    [first, again, other] = [next(iter(task.topic_ids.values())) for task in tasks]
+    assert first == again != other
+
+
 @pytest.mark.covers("RD3")
 @pytest.mark.parametrize(
     ("options", "wanted"),

@@ -195,6 +195,15 @@ def test_a_topic_that_is_created_again(broker: LocalBroker, start: Callable[...,
 
 
 @pytest.mark.covers("RD8")
+def test_a_task_knows_the_ids_of_its_topics(start: Callable[..., Reader]) -> None:
+    reader = start(subscribe="t")
+    first = reader.initialOffset()
+    tasks = reader.partitions(first, latest(reader, first))
+    assert tasks
+    assert all(task.topic_ids == reader.stream.topic_ids != {} for task in tasks)  # type: ignore[attr-defined]
+
+
+@pytest.mark.covers("RD8")
 def test_offsets_that_went_backwards_while_no_query_ran(broker: LocalBroker, start: Callable[..., Reader]) -> None:
     end = {"t": {"0": 20, "1": 4}}
     with pytest.raises(DataLoss, match=r"offsets of t-0 went backwards.*read up to offset 20, and its log ends at 10"):
