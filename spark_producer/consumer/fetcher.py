@@ -353,9 +353,11 @@ class Fetcher:
         name = topic.name or ""
         if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
             self._topic_ids[name] = topic.topic_id
-            for state in [each for each in self._pending.values() if each.topic_partition.topic == name]:
-                cause = "the topic was deleted and created again"
-                self._lost(state, state.position, cause, "see who deleted the topic")
+            cause, fail = "the topic was deleted and created again", self._settings.fail_on_data_loss
+            for each in self._pending.values():  # the position stays, and so does the time without progress
+                if each.topic_partition.topic == name:
+                    lost = each.position, each.end
+                    report_loss(each.topic_partition, lost, cause, "see who deleted the topic", fail=fail)
 
     # Offsets that are not there
 
@@ -391,7 +393,8 @@ class Fetcher:
             state.failed(now, self._backoff.delay)
 
     def _lost(self, state: PartitionFetch, until: int, cause: str, advice: str) -> None:
-        """Report the loss of the offsets from the position to `until` (all of the range if there are none), and go on there."""
-        lost = state.position, until if until > state.position else state.end
-        report_loss(state.topic_partition, lost, cause, advice, fail=self._settings.fail_on_data_loss)
+        """Report the loss of the offsets from the position to `until`, and go on there."""
+        report_loss(
+            state.topic_partition, (state.position, until), cause, advice, fail=self._settings.fail_on_data_loss
+        )
         self._advance(state, until)

@@ -7,11 +7,11 @@ import logging
 import pytest
 
 from spark_producer.consumer.fetcher import GONE_AFTER_S
-from spark_producer.errors import DataLoss
+from spark_producer.errors import DataLoss, KafkaTimeout
 from spark_producer.protocol import LIST_OFFSETS
 from tests.unit.consumer.fetcher_stage import Stage, batch, of, positions, row
 
-OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_AVAILABLE = 1, 3, 78
+OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, NOT_AVAILABLE = 1, 3, 6, 78
 START, END = -2, -1
 
 
@@ -155,3 +155,12 @@ def test_a_topic_that_was_made_again_since_it_was_planned_is_a_loss(
     else:
         assert positions(stage.next_fetch()) == [(0, 5)]
         assert "the topic was deleted and created again" in caplog.text
+
+
+@pytest.mark.covers("RD9")
+def test_brokers_with_different_ids_of_a_topic_end_the_read_in_time() -> None:
+    stage = Stage(of(0, 5, 30), fail_on_data_loss=False, timeout=30.0)
+    with pytest.raises(KafkaTimeout, match="no progress within 30 s"):  # noqa: PT012
+        for number in range(500):
+            stage.topic_id = bytes([number % 2 + 1]) * 16
+            stage.fetched(stage.next_fetch(), row(0, error=NOT_LEADER))
