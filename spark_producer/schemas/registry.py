@@ -286,8 +286,8 @@ def _text(schema: Schema, what: str) -> str:
 
 _HINTS = {
     401: "The login is wrong or missing: set basic.auth.user.info or bearer.auth.token",
-    403: "The user lacks the permission: get it, or register the schema elsewhere and set auto.register.schemas=false",
-    404: "Register the schema first, or set auto.register.schemas=true",
+    403: "The user lacks the permission: get it; a write may set auto.register.schemas=false for a schema that is registered",
+    404: "Register the schema first, or, for a write, set auto.register.schemas=true",
     422: "The schema is invalid for the registry",
 }
 
@@ -303,5 +303,5 @@ def _refusal(status: int, code: str, message: str, failed: str, subject: str | N
     if status == 404 and subject is None:
         return UnknownSchema(f"{failed} does not have it (code {code}: {message})")
     hint = _HINTS.get(status, "")
-    text = f"{failed} refused it with {status}, code {code}: {message}" + (f". {hint}" if hint else "")
+    text = f"{failed} refused it with {status}, code {code}: {message.rstrip('.')}" + (f". {hint}" if hint else "")
     return RegistryError(text, status=status)

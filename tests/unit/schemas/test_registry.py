@@ -48,13 +48,13 @@ def failure(made: Registry, kind: type[Exception] = RegistryError) -> str:
     [
         (401, 40101, "refused it with 401, code 40101: no. The login is wrong or missing"),
         (403, 40301, "The user lacks the permission"),
-        (404, 40401, "code 40401: no. Register the schema first"),
+        (404, 40401, "code 40401: no. Register the schema first, or, for a write, set"),
         (422, 42201, "code 42201: no. The schema is invalid for the registry"),
         (500, 50001, "refused it with 500, code 50001"),
     ],
 )
 def test_a_refusal_is_reported_with_its_code(played: Played, status: int, code: int, text: str) -> None:
-    played.answer = status, json.dumps({"error_code": code, "message": "no"}).encode()
+    played.answer = status, json.dumps({"error_code": code, "message": "no."}).encode()
     reported = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
     assert text in reported
     assert "register the schema of subject 'flights-value'" in reported
