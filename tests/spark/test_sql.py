@@ -89,3 +89,21 @@ def test_select_with_options(spark: SparkSession, broker: Broker, topic: str) ->
 def test_reading_without_options_says_what_is_missing(spark: SparkSession, table: str, kind: str) -> None:
     with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is not set"):
         (spark.table(table) if kind == "table" else spark.read.format(FORMAT).load()).collect()
+
+
+@pytest.mark.parametrize("options", ["", "OPTIONS ('kafka.bootstrap.servers' 'localhost:1', 'subscribe' 'events')"])
+def test_a_table_without_columns_says_how_to_read(spark: SparkSession, options: str) -> None:
+    """Spark would hand its OPTIONS to no read; to Python it gives them among properties of the table."""
+    with pytest.raises(AnalysisException, match=r"without columns failed: .* Use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE without_columns USING {FORMAT} {options}")
+
+
+@pytest.mark.parametrize("columns", ["", "(value BINARY)"])
+def test_a_view_keeps_its_options(spark: SparkSession, broker: Broker, topic: str, table: str, columns: str) -> None:
+    broker.create_topic(topic, 2)
+    spark.sql(f"INSERT INTO {table} {with_clause(broker, topic)} VALUES ('k', X'01'), (NULL, NULL)")
+    options = f"OPTIONS ('kafka.bootstrap.servers' '{broker.bootstrap_servers}', 'subscribe' '{topic}')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW records {columns} USING {FORMAT} {options}")
+    assert_same_rows(
+        spark.sql("SELECT value FROM records"), spark.createDataFrame([(b"\x01",), (None,)], "value binary")
+    )

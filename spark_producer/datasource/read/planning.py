@@ -14,15 +14,24 @@ from spark_producer.datasource.read.readers import BatchReader
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.datasource.read.stream_readers import RefusedStreamReader, stream_reader_of
 from spark_producer.datasource.spark_compat import HAS_READ_LIMITS
-from spark_producer.errors import PyProducerError
+from spark_producer.errors import ConfigError, PyProducerError
+
+OF_TABLES = ("provider", "owner")
+"""What Spark adds to the options if it asks for the columns of a table that it creates."""
 
 
 def default_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns of a read for which the user gave no schema.
 
     Raises:
-        ConfigError: an option is wrong. SchemaError, RegistryError: as `column_readers`.
+        ConfigError: an option is wrong, or Spark creates a table. SchemaError, RegistryError: as `column_readers`.
     """
+    if all(name in options for name in OF_TABLES):
+        raise ConfigError(
+            "CREATE TABLE without columns failed: Spark hands its OPTIONS to no read. Use CREATE TEMPORARY VIEW … OPTIONS (…), "
+            "or name the columns, as in CREATE TABLE records (value BINARY) USING pyproducer, and give each SELECT its options: "
+            "SELECT value FROM records WITH ('kafka.bootstrap.servers' = …)"
+        )
     settings = _settings(options)
     return default_columns(settings.source, _types(settings))
 

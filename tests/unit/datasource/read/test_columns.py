@@ -11,9 +11,10 @@ from pyspark.sql.types import DataType, StructType
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import SourceOptions
 from spark_producer.datasource.read.columns import HEADERS, check_columns, default_columns
+from spark_producer.datasource.read.planning import default_schema
 from spark_producer.datasource.read.worker.spark_columns import MAX_TIMESTAMP, SparkColumns
 from spark_producer.datasource.spark_compat import arrow_schema
-from spark_producer.errors import RecordError, SchemaError
+from spark_producer.errors import ConfigError, RecordError, SchemaError
 from spark_producer.record.decoded_columns import RECORD_SCHEMA
 
 PLAIN, WITH_HEADERS = SourceOptions(subscribe="t"), SourceOptions(subscribe="t", include_headers=True)
@@ -33,6 +34,15 @@ def test_the_columns_are_those_of_sparks_source() -> None:
     assert default_columns(PLAIN).fieldNames() == names
     assert default_columns(WITH_HEADERS).fieldNames() == [*names, "headers"]
     check_columns(default_columns(WITH_HEADERS), WITH_HEADERS)
+
+
+@pytest.mark.covers("RD2")
+def test_a_table_without_columns_is_refused() -> None:
+    """Spark asks for its columns, with properties of the table among the options, but gives its options to no read."""
+    options = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+    assert default_schema(options).fieldNames()[:2] == ["key", "value"]
+    with pytest.raises(ConfigError, match=r"CREATE TABLE without columns failed: .* Use CREATE TEMPORARY VIEW"):
+        default_schema(options | {"owner": "root", "provider": "pyproducer", "option.subscribe": "t"})
 
 
 @pytest.mark.covers("RD2", "RD17")
