@@ -10,11 +10,13 @@ readers of committed records see each late flight once.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
 from display import console
 from interrupts import end_in_order
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone uses
 from pyspark.sql.streaming.query import StreamingQuery
@@ -53,6 +55,12 @@ def start(spark: SparkSession, chosen: argparse.Namespace, connection: Mapping[s
     return (writer if chosen.follow else writer.trigger(availableNow=True)).start()
 
 
+def reason(error: StreamingQueryException) -> str:
+    """Return the message of this package in an error of Spark, which has it among its own; else the first line of Spark's."""
+    own = re.search(r"spark_producer\.errors\.\w+: (.+)", str(error))
+    return own[1] if own else str(error).splitlines()[0]
+
+
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Copy the late flights to another topic, exactly once.")
     add_connection(parser, default=None)
@@ -68,12 +76,18 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(given: Sequence[str] | None = None) -> None:
-    """Run the query to its end, and say how many records it has read."""
+    """Run the query to its end, and say how many records it has read.
+
+    Raises:
+        PyProducerError: the query has failed.
+    """
     chosen = _arguments(given)
     with quiet_session("late flights") as spark:
         query = start(spark, chosen, connection_options(chosen, {}))
         try:
             query.awaitTermination()
+        except StreamingQueryException as error:  # its text comes from the JVM, which the end of the session ends
+            raise PyProducerError(reason(error)) from None
         finally:
             query.stop()
         rows = sum(progress.numInputRows for progress in query.recentProgress)
