@@ -34,7 +34,7 @@ class ConsumerConfig(ConnectionOptions):
     )
     fetch_max_bytes: int = option(
         52428800,
-        "Maximum bytes of a response. A batch of records that is larger comes alone.",
+        "Maximum fetched bytes that a task holds undecoded. A batch of records that is larger comes alone.",
         low=1,
         high=INT32_MAX,
         unit="bytes",

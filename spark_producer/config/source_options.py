@@ -116,6 +116,14 @@ class SourceOptions:
         choices=("FAILFAST", "PERMISSIVE"),
     )
 
+    @property
+    def formats(self) -> dict[str, tuple[str, str | None]]:
+        """The format and the given reader's schema of the columns that can be decoded, by their names."""
+        return {
+            "value": (self.value_format, self.value_reader_schema),
+            "key": (self.key_format, self.key_reader_schema),
+        }
+
 
 SOURCE_FIELDS = by_camel_case(SourceOptions)
 """The options of the source by the names that users write."""

@@ -103,16 +103,12 @@ def _check_group(config: ConsumerConfig, source: SourceOptions) -> None:
 
 
 def _check_avro(source: SourceOptions, registry: RegistryOptions, given: Collection[str]) -> None:
-    columns = {
-        "value": (source.value_format, source.value_reader_schema),
-        "key": (source.key_format, source.key_reader_schema),
-    }
-    for column, (form, schema) in columns.items():
+    for column, (form, schema) in source.formats.items():
         if schema is not None and form != "avro":
             raise ConfigError(f"{column}ReaderSchema is for Avro. Set {column}Format to avro, or leave it out")
         if schema == "":
             raise ConfigError(f"{column}ReaderSchema is empty. Give a schema as JSON, or a file on the driver")
-    if any(form == "avro" for form, _ in columns.values()):
+    if any(form == "avro" for form, _ in source.formats.values()):
         check_connection(registry)
         return
     for name in sorted(given):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from spark_producer.common.backoff import Backoff
-from spark_producer.common.cluster import NO_LEADER
+from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.decoding import FetchedBatches, corrupt
@@ -284,9 +284,8 @@ class Fetcher:
     def _refused(self, state: PartitionFetch, code: int, node: int, now: float) -> None:
         """Handle the error code of a partition from broker `node`."""
         error = self._error(code, f"{state.topic_partition} at offset {state.position}, read from broker {node}")
-        if (
-            code == Code.OFFSET_OUT_OF_RANGE and state.replica != NO_LEADER
-        ):  # a follower may lag: ask the leader (KIP-392)
+        if code == Code.OFFSET_OUT_OF_RANGE and state.replica != NO_LEADER:
+            # a follower may lag: ask the leader (KIP-392)
             state.replica = NO_LEADER
             state.failed(now, self._backoff.delay, error)
         elif code == Code.OFFSET_OUT_OF_RANGE:
@@ -353,11 +352,10 @@ class Fetcher:
         name = topic.name or ""
         if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
             self._topic_ids[name] = topic.topic_id
-            cause, fail = "the topic was deleted and created again", self._settings.fail_on_data_loss
+            cause = "the topic was deleted and created again"
             for each in self._pending.values():  # the position stays, and so does the time without progress
                 if each.topic_partition.topic == name:
-                    lost = each.position, each.end
-                    report_loss(each.topic_partition, lost, cause, "see who deleted the topic", fail=fail)
+                    self._report(each.topic_partition, each.position, each.end, cause, "see who deleted the topic")
 
     # Offsets that are not there
 
@@ -379,12 +377,8 @@ class Fetcher:
         """Go on within the log, which has the offsets from `log_start` to `log_end`."""
         if log_start > state.position:
             cause = f"the log starts at offset {log_start}"
-            self._lost(
-                state,
-                min(log_start, state.end),
-                cause,
-                "raise the retention of the topic (retention.ms, retention.bytes)",
-            )
+            advice = "raise the retention of the topic (retention.ms, retention.bytes)"
+            self._lost(state, min(log_start, state.end), cause, advice)
         elif log_end <= state.position:
             cause = f"the log ends at offset {log_end}"
             advice = "see whether the topic was created again, or lost records by an unclean election of a leader"
@@ -394,7 +388,10 @@ class Fetcher:
 
     def _lost(self, state: PartitionFetch, until: int, cause: str, advice: str) -> None:
         """Report the loss of the offsets from the position to `until`, and go on there."""
-        report_loss(
-            state.topic_partition, (state.position, until), cause, advice, fail=self._settings.fail_on_data_loss
-        )
+        self._report(state.topic_partition, state.position, until, cause, advice)
         self._advance(state, until)
+
+    def _report(self, tp: TopicPartition, first: int, end: int, cause: str, advice: str) -> None:
+        loss = f"{tp}: offsets {first} to {end - 1} are lost, because {cause}"
+        fail = self._settings.fail_on_data_loss
+        report_loss(loss, advice, fail=fail, topic_partition=tp, first=first, end=end)

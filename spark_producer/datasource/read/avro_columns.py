@@ -32,14 +32,10 @@ def column_readers(
     """
     allowed = tuple(rule.strip() for rule in config.secrets_allow.split(",") if rule.strip())
     access = RegistryAccess(registry, allowed, config.default_api_timeout_ms / 1000)
-    columns = {
-        "value": (source.value_format, source.value_reader_schema),
-        "key": (source.key_format, source.key_reader_schema),
-    }
     wanted = None if schema is None else {field.name: field.dataType for field in schema}
     return {
         name: _reader(name, given, source, access, None if wanted is None else wanted[name])
-        for name, (form, given) in columns.items()
+        for name, (form, given) in source.formats.items()
         if form == "avro" and (wanted is None or name in wanted)
     }
 

@@ -71,7 +71,7 @@ def test_known_leaders_of_a_topic_do_not_hide_that_it_was_made_again(broker: Loc
     settings = settings_of(broker)
     for planned in ({}, ids, {"t": NO_UUID}):
         assert sum(batch.num_rows for _, batch in read_ranges(settings, ranges, topic_ids=planned)) == 10
-    with pytest.raises(DataLoss, match=r"topic 't', partition 0 failed: .* the topic was deleted and created again"):
+    with pytest.raises(DataLoss, match=r"topic 't', partition 0: .* the topic was deleted and created again"):
         list(read_ranges(settings, ranges, topic_ids={"t": b"p" * 16}))
 
 

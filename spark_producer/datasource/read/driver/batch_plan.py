@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_producer.admin import BlockingClient
 from spark_producer.admin.partition_offsets import NO_OFFSET
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
@@ -16,6 +15,7 @@ from spark_producer.config.subscription import subscription
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource.read.driver.assignment import assigned
 from spark_producer.datasource.read.driver.data_loss import within_the_log
+from spark_producer.datasource.read.driver.lookup_client import connect
 from spark_producer.datasource.read.driver.offset_resolution import (
     OffsetLookup,
     ending_offsets,
@@ -27,11 +27,8 @@ from spark_producer.datasource.read.pushed_filters import PushedFilters
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
 from spark_producer.errors import BrokerError, ConfigError
-from spark_producer.network import ConnectionSettings
 
 logger = escaping_logger("pyproducer")
-
-TIMEOUT_OPTION = "kafka.default.api.timeout.ms"
 
 
 def plan_batch(settings: SourceSettings, filters: PushedFilters) -> list[TopicRangesPartition]:
@@ -50,18 +47,6 @@ def plan_batch(settings: SourceSettings, filters: PushedFilters) -> list[TopicRa
     offsets = sum(each.end - each.start for each in ranges)
     logger.info("a batch reads %d offsets of %d topic-partitions in %d tasks", offsets, len(ranges), len(tasks))
     return [TopicRangesPartition(task, found.topic_ids) for task in tasks]
-
-
-def connect(settings: SourceSettings) -> BlockingClient:
-    """Return a client for the look-ups of a read.
-
-    Raises:
-        ConfigError: as `ConnectionSettings.from_config`.
-    """
-    connection = ConnectionSettings.from_config(settings.config)
-    return BlockingClient(
-        connection, timeout=settings.config.default_api_timeout_ms / 1000, timeout_option=TIMEOUT_OPTION
-    )
 
 
 def _ranges(lookup: OffsetLookup, source: SourceOptions, filters: PushedFilters) -> list[OffsetRange]:

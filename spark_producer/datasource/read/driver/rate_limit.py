@@ -7,11 +7,10 @@ from collections.abc import Mapping
 
 from spark_producer.common.cluster import TopicPartition
 
-Offsets = Mapping[TopicPartition, int]
-"""The next offset to read of each topic-partition."""
 
-
-def limited_ends(limit: int, starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+def limited_ends(
+    limit: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """Return the ends of about `limit` offsets from `starts` on, in proportion to those that each topic-partition has.
 
     A topic-partition with new records gets one at least.
@@ -37,7 +36,7 @@ class TriggerDelay:
         self._max_delay = max_delay
         self._last: float | None = None
 
-    def waits(self, starts: Offsets, ends: Offsets, now: float) -> bool:
+    def waits(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now: float) -> bool:
         """Return whether there are too few offsets between `starts` and `ends` for a batch at `now` (seconds)."""
         passed = self._last is None or now - self._last >= self._max_delay
         if not passed and sum(end - starts.get(each, 0) for each, end in ends.items()) < self._min_offsets:

@@ -18,10 +18,11 @@ from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.config.durations import duration_ms
 from spark_producer.config.offset_limits import SpecificOffsets, starting_limit
 from spark_producer.config.subscription import subscription
+from spark_producer.consumer.lost_offsets import report_loss
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource.read.driver.assignment import assigned
-from spark_producer.datasource.read.driver.batch_plan import connect
-from spark_producer.datasource.read.driver.data_loss import report_loss, within_the_log
+from spark_producer.datasource.read.driver.data_loss import within_the_log
+from spark_producer.datasource.read.driver.lookup_client import connect
 from spark_producer.datasource.read.driver.offset_resolution import OffsetLookup, named, starting_offsets
 from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends
 from spark_producer.datasource.read.driver.topic_history import TopicHistory
@@ -32,6 +33,9 @@ logger = escaping_logger("pyproducer")
 
 Offsets = dict[TopicPartition, int]
 """The next offset to read of each topic-partition."""
+
+NEW_CHECKPOINT = "give the query a new checkpointLocation"
+"""What to do about offsets of a checkpoint that belong to an earlier topic."""
 
 LOOKUP_ATTEMPTS, LOOKUP_SECONDS = 3, 1.0
 """Look-ups before topic-partitions count as gone, or offsets as gone backwards, and seconds between them, as in Spark's source: a
@@ -111,17 +115,17 @@ class StreamOffsets:
             if self._is_available_now:
                 self._last_ends = ends
         self.latest = ends
-        begins = self._history.starts(starts)
+        valid_starts = self._history.starts(starts)
         ends = self._history.distinct(ends)
         if not limited:
             return ends
         waits = self._delay is not None and not self._is_available_now
-        if waits and self._delay is not None and self._delay.waits(begins, ends, self._clock()):
+        if waits and self._delay is not None and self._delay.waits(valid_starts, ends, self._clock()):
             return starts
         if self._source.max_offsets_per_trigger is None:
             return ends
-        added = self._earliest([each for each in ends if each not in begins])
-        return self._history.distinct(limited_ends(self._source.max_offsets_per_trigger, begins | added, ends))
+        added = self._earliest([each for each in ends if each not in valid_starts])
+        return self._history.distinct(limited_ends(self._source.max_offsets_per_trigger, valid_starts | added, ends))
 
     def ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
         """Return the ranges of a micro-batch. New topic-partitions begin at their earliest offset.
@@ -131,18 +135,18 @@ class StreamOffsets:
             `initial`.
         """
         self._check_gone(starts, ends)
-        begins = self._history.starts(starts)
-        added = self._earliest([each for each in ends if each not in begins])
+        valid_starts = self._history.starts(starts)
+        added = self._earliest([each for each in ends if each not in valid_starts])
         for each, offset in added.items():
             if offset and each not in starts:
                 text = f"{each} is new, but its log begins at offset {offset} instead of 0: earlier records are gone"
-                report_loss(text, fail=self._source.fail_on_data_loss)
-        begins |= added
-        self._check_gone(ends, begins)
-        if backwards := _backwards(begins, ends):
-            self._report_backwards(backwards, begins, ends)
-            begins |= self._earliest(backwards)
-        return [OffsetRange(each, begins[each], end) for each, end in ends.items() if each in begins]
+                report_loss(text, "raise the retention of the topic", fail=self._source.fail_on_data_loss)
+        valid_starts |= added
+        self._check_gone(ends, valid_starts)
+        if backwards := _backwards(valid_starts, ends):
+            self._report_backwards(backwards, valid_starts, ends)
+            valid_starts |= self._earliest(backwards)
+        return [OffsetRange(each, valid_starts[each], end) for each, end in ends.items() if each in valid_starts]
 
     def commit(self, ends: Offsets) -> None:
         """Commit offsets of finished micro-batches to `commitGroup`, if it is set. A failure is a warning."""
@@ -181,7 +185,7 @@ class StreamOffsets:
         found = self._assigned(starts)
         for topic in self._history.created_again(found.topic_ids, starts):
             text = f"topic {topic!r} was deleted and created again since records of it were read"
-            report_loss(f"{text}: unread records of the earlier topic are gone", fail=fail)
+            report_loss(f"{text}: unread records of the earlier topic are gone", NEW_CHECKPOINT, fail=fail)
         lookup = self._lookup(found)
         ends = lookup.of_all(LATEST)
         for _ in range(LOOKUP_ATTEMPTS - 1):
@@ -211,7 +215,7 @@ class StreamOffsets:
             text = (
                 f"{named(gone)} do not exist any more, or are not in the subscription: unread records of them are gone"
             )
-            report_loss(text, fail=self._source.fail_on_data_loss)
+            report_loss(text, "restore the topic or the subscription", fail=self._source.fail_on_data_loss)
 
     def _report_backwards(self, backwards: list[TopicPartition], starts: Offsets, ends: Offsets) -> None:
         first = min(backwards)
@@ -219,7 +223,7 @@ class StreamOffsets:
             f"the offsets of {named(backwards)} went backwards, as after a topic was deleted and created again: {first} was read "
             f"up to offset {starts[first]}, and its log ends at {ends[first]}"
         )
-        report_loss(text, fail=self._source.fail_on_data_loss)
+        report_loss(text, NEW_CHECKPOINT, fail=self._source.fail_on_data_loss)
 
     def _earliest(self, wanted: list[TopicPartition]) -> Offsets:
         """Return the earliest offsets; without the topic-partitions that do not exist any more."""

@@ -102,7 +102,7 @@ def test_where_a_batch_begins_and_ends(
         (
             {"startingOffsets": '{"a":{"0":2,"1":-2}}'},
             DataLoss,
-            r"startingOffsets has offset 2 for topic 'a', partition 0, whose log has the offsets 3 to 10\. To go on",
+            r"startingOffsets has offset 2 for topic 'a', partition 0, whose log has the offsets 3 to 10\. What to do: give an",
         ),
         ({"startingOffsets": '{"a":{"0":11,"1":-2}}'}, DataLoss, r"startingOffsets has offset 11"),
         ({"endingOffsets": '{"a":{"0":11,"1":-1}}'}, DataLoss, r"endingOffsets has offset 11"),
