@@ -112,7 +112,8 @@ class SourceOptions:
     key_reader_schema: str | None = option(None, "The same for keys, `<topic>-key` by default.")
     mode: str = option(
         "FAILFAST",
-        "A record that cannot be decoded is an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's `from_avro`.",
+        "A record that cannot be decoded is an error (`FAILFAST`), or null (`PERMISSIVE`; Spark's `from_avro` makes a struct of "
+        "nulls).",
         choices=("FAILFAST", "PERMISSIVE"),
     )
 

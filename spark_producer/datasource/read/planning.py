@@ -55,7 +55,7 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
     (`python_streaming_source_runner.py` of 4.0 to 4.3).
     """
     try:
-        settings = _settings(options)
+        settings = _settings(options, schema)
         check_stream(settings.source, has_read_limits=HAS_READ_LIMITS)
         check_columns(schema, settings.source, _types(settings))
     except PyProducerError as error:

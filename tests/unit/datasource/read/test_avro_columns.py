@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +12,11 @@ from pyspark.sql.types import StructType
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import parse_source_options
+from spark_producer.datasource.read import planning
 from spark_producer.datasource.read.avro_columns import column_readers, spark_type
 from spark_producer.datasource.read.columns import check_columns, default_columns
+from spark_producer.datasource.read.readers import BatchReader
+from spark_producer.datasource.read.stream_readers import StreamReader
 from spark_producer.datasource.read.worker.spark_columns import SparkColumns
 from spark_producer.datasource.spark_compat import arrow_schema
 from spark_producer.errors import ConfigError, RecordError, RegistryError, SchemaError
@@ -41,12 +44,15 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         yield server
 
 
-def readers(played: Played, schema: StructType | None = None, **more: str) -> dict[str, ColumnReader]:
-    options = {
+def options_of(played: Played) -> dict[str, str]:
+    return {
         "kafka.bootstrap.servers": "a:1", "subscribe": "t", "valueFormat": "avro", "schema.registry.url": played.url,
         "kafka.default.api.timeout.ms": "5000", "kafka.request.timeout.ms": "5000",
-    } | more  # fmt: skip
-    return column_readers(*parse_source_options(options), schema)
+    }  # fmt: skip
+
+
+def readers(played: Played, schema: StructType | None = None, **more: str) -> dict[str, ColumnReader]:
+    return column_readers(*parse_source_options(options_of(played) | more), schema)
 
 
 def frame(schema_id: int, content: bytes) -> bytes:
@@ -109,6 +115,15 @@ def test_a_query_keeps_the_version_of_its_schema(played: Played) -> None:
     asked = len(played.asked)
     assert readers(played, StructType().add("offset", "long")) == {}
     assert len(played.asked) == asked
+
+
+@pytest.mark.parametrize("make", [planning.batch_reader, planning.stream_reader])
+def test_batches_and_streams_keep_the_version_of_their_schema(
+    played: Played, make: Callable[[dict[str, str], StructType], BatchReader | StreamReader]
+) -> None:
+    reader = make(options_of(played), StructType().add("value", StructType().add("a", "integer")))
+    assert reader.settings.decoded is not None
+    assert reader.settings.decoded["value"].schema == OLD
 
 
 def test_several_topics_need_a_schema_and_one_needs_its_subject(played: Played) -> None:
