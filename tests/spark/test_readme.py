@@ -89,7 +89,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
     assert len(blocks("python")) == 30  # test_replay.py runs the replay of dead letters
-    assert len(blocks("sql")) == 1
+    assert len(blocks("sql")) == 2
 
 
 def test_batch_and_producer(page: Page) -> None:
@@ -296,7 +296,7 @@ def test_register(page: Page) -> None:
 
 
 def test_sql(page: Page) -> None:
-    (script,) = blocks("sql")
+    script, view = blocks("sql")
     try:
         *statements, select = (each for each in page.text(script).split(";") if each.strip())
         for statement in statements:
@@ -304,6 +304,9 @@ def test_sql(page: Page) -> None:
         assert page.count("events") == 10
         values = [row[0] for row in page.spark.sql(select).collect()]
         assert sorted(values) == [f"event {number}" for number in range(10)]
+        create, select, _ = page.text(view).split(";")
+        page.spark.sql(create)
+        assert sorted(row[0] for row in page.spark.sql(select).collect()) == sorted(values)
         page.run('frame.writeTo("events")')
         assert page.count("events") == 20
         with pytest.raises(AnalysisException, match=r"kafka\.bootstrap\.servers is not set"):
@@ -317,6 +320,7 @@ def test_sql(page: Page) -> None:
                 "SELECT * FROM events WITH ('kafka.bootstrap.servers' = 'localhost:9092', 'subscribe' = 'events')"
             ).collect()
     finally:
+        page.spark.sql("DROP VIEW IF EXISTS latest_events")
         for table in ("events", "records"):
             page.spark.sql(f"DROP TABLE IF EXISTS {table}")
         shutil.rmtree("spark-warehouse", ignore_errors=True)

@@ -375,6 +375,8 @@ USED_ELSEWHERE = dict.fromkeys(_BY_NAME, "through `config.subscription` and `con
     "profile": "replaced by the options that it stands for",
     "group_id": "accepted without effect: reads join no group",
     "group_id_prefix": "accepted without effect: reads join no group",
+    "value_reader_schema": "through `SourceOptions.formats`",
+    "key_reader_schema": "through `SourceOptions.formats`",
 }
 READ_FIELDS = [field.name for field in dataclasses.fields(SourceOptions)]
 READ_FIELDS += [field.name for name, field in CONSUMER_FIELDS.items() if name not in KAFKA_FIELDS]
