@@ -17,7 +17,7 @@ from spark_producer.protocol.messages import FetchAbortedTransaction, FetchParti
 from spark_producer.record import lz4_frame
 from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType
-from tests.unit.consumer.fetcher_stage import batch, of
+from tests.unit.consumer.fetcher_harness import batch, of
 from tests.unit.record import control_batches
 from tests.unit.record.messages import message, wrapper
 from tests.unit.record.test_reading import foreign_batch, own_batch

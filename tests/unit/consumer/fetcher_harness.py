@@ -50,7 +50,7 @@ def row(partition: int, records: bytes = b"", error: int = 0, **fields: Any) -> 
     return FetchPartitionResponse(partition, error, records=memoryview(records), **given)
 
 
-class Stage:
+class FetcherHarness:
     """The fetcher, its network, and the brokers 1 and 2, of which 1 leads every partition until a test says otherwise."""
 
     def __init__(self, *ranges: OffsetRange, planned: Mapping[str, bytes] = NO_TOPIC_IDS, **changes: Any) -> None:
