@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from tests.model.search import search
@@ -15,18 +18,16 @@ def loud_is_possible(wiring: Wiring) -> bool:
     return not wiring.numbered or harm > 0 or (wiring.budget.timeouts > 0 and len(wiring.tasks) > 1)
 
 
-@pytest.mark.parametrize("case", [case for case in small() if not case.twin], ids=lambda case: case.name)
+def with_nightly_twins(cases: Iterable[Case]) -> list[Any]:
+    return [pytest.param(case, id=case.name, marks=[pytest.mark.nightly] * case.twin) for case in cases]
+
+
+@pytest.mark.parametrize("case", with_nightly_twins(small()))
 def test_the_design_holds(case: Case) -> None:
     found = search(case.wiring, case.max_worlds)
     assert found.result == "OK", "\n".join(found.trace)
     assert found.ends > 0
     assert (found.loud > 0) == loud_is_possible(case.wiring)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("case", [case for case in small() if case.twin], ids=lambda case: case.name)
-def test_the_design_holds_in_the_twins(case: Case) -> None:
-    test_the_design_holds(case)
 
 
 @pytest.mark.parametrize("case", [case for case in broken() if not case.large], ids=lambda case: case.name)
