@@ -7,6 +7,7 @@ and librdkafka. Tests get the markers `kafka` and `spark` from the fixtures they
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import signal
@@ -212,6 +213,18 @@ def place_in_run(item: pytest.Item) -> int:
     if group in order:
         return order.index(group)
     return len(order) + (group is None or UNIT in item.path.parents)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give `caplog` its format back, which PySpark makes JSON for all later tests.
+
+    pytest adds the handler of `caplog` to loggers that do not propagate, and PySpark's add no handler without that.
+    """
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        if isinstance(logger := logging.root.manager.loggerDict.get(name), logging.Logger):
+            logger.propagate = True
+    plugin: Any = item.config.pluginmanager.get_plugin("logging-plugin")
+    plugin.caplog_handler.setFormatter(plugin.formatter)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:

@@ -103,7 +103,5 @@ def test_a_view_keeps_its_options(spark: SparkSession, broker: Broker, topic: st
     broker.create_topic(topic, 2)
     spark.sql(f"INSERT INTO {table} {with_clause(broker, topic)} VALUES ('k', X'01'), (NULL, NULL)")
     options = f"OPTIONS ('kafka.bootstrap.servers' '{broker.bootstrap_servers}', 'subscribe' '{topic}')"
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW records {columns} USING {FORMAT} {options}")
-    assert_same_rows(
-        spark.sql("SELECT value FROM records"), spark.createDataFrame([(b"\x01",), (None,)], "value binary")
-    )
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW kept {columns} USING {FORMAT} {options}")
+    assert_same_rows(spark.sql("SELECT value FROM kept"), spark.createDataFrame([(b"\x01",), (None,)], "value binary"))
