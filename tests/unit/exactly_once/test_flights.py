@@ -1,0 +1,91 @@
+"""The flights of a write: how often the driver sends requests together and waits for them. The numbers may only go down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
+from spark_producer.exactly_once.driver import SinkSettings
+from tests.support.filled_tasks import Tasks, batch, inline, prepared, settings
+
+EXPLICIT, IMPLICIT = 0, 2
+WRITES = 5
+"""Writes of a path, one after the other: the first ones learn the cluster, and under load a marker may be late in some."""
+
+
+class Flights(NamedTuple):
+    """The flights of the planner and of the process that commits."""
+
+    begin: int
+    commit: int
+
+
+NOW: Mapping[tuple[int, str, int], Flights] = {
+    (EXPLICIT, "A", 1): Flights(9, 9),
+    (IMPLICIT, "A", 1): Flights(9, 7),
+    (EXPLICIT, "A", 4): Flights(9, 10),
+    (IMPLICIT, "A", 4): Flights(9, 8),
+    (EXPLICIT, "B", 1): Flights(7, 24),
+    (IMPLICIT, "B", 1): Flights(7, 20),
+    (EXPLICIT, "B", 4): Flights(7, 24),
+    (IMPLICIT, "B", 4): Flights(7, 20),
+}
+"""By transaction.version, path and number of tasks. Put a lower number in its place when a change has saved a flight."""
+
+
+class Process:
+    """What one process of Spark's driver knows: the planner and the one that commits share nothing."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[SinkSettings, CommandExecutor]] = []
+        self.flights = 0
+        """Those of the last call."""
+
+    @contextmanager
+    def running(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
+        patch.setattr(driver, "_open", self._open)
+        before = self._rounds()
+        yield
+        self.flights = self._rounds() - before
+
+    def _rounds(self) -> int:
+        return sum(cluster.client.rounds for _, cluster in self._open)
+
+    def close(self) -> None:
+        for _, cluster in self._open:
+            cluster.client.close()
+
+
+@pytest.mark.parametrize(("version", "path", "tasks"), NOW)
+def test_a_write_takes_no_more_flights_than_before(
+    version: int, path: str, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner, committer = Process(), Process()
+    counted: list[Flights] = []
+    with LocalBroker(settings=BrokerSettings(transaction_version=version)) as broker:
+        broker.create_topic("rows", 2)
+        sink = SinkSettings("orders", settings(broker.bootstrap_servers), timeout=20.0)
+        workers = Tasks(broker.bootstrap_servers, sink.name)
+        for number in range(WRITES):
+            with planner.running(monkeypatch):
+                handle = driver.begin(sink)
+            places = [slot % 2 for slot in range(tasks)]
+            messages = [
+                inline(handle, number, batch("rows", place, "a"))
+                if path == "A"
+                else prepared(handle, number, workers.fill(slot, handle.transaction_version, {("rows", place): ["a"]}))
+                for slot, place in enumerate(places)
+            ]
+            with committer.running(monkeypatch):
+                driver.commit(sink, messages, number)
+            counted.append(Flights(planner.flights, committer.flights))
+        for each in (workers, planner, committer):
+            each.close()
+    least = Flights(min(each.begin for each in counted[1:]), min(each.commit for each in counted[1:]))
+    assert least == NOW[version, path, tasks]
