@@ -25,7 +25,6 @@ from spark_producer.config.options import (
 from spark_producer.config.parsing import is_set, parse_options, parse_sink_options, producer_config, redacted
 from spark_producer.config.registry_table import RegistryOptions
 from spark_producer.config.source_options import SOURCE_FIELDS, SourceOptions
-from spark_producer.config.source_parsing import parse_source_options
 
 __all__ = [
     "ALIASES",
@@ -49,7 +48,6 @@ __all__ = [
     "kafka_name",
     "parse_options",
     "parse_sink_options",
-    "parse_source_options",
     "producer_config",
     "redacted",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import DataType, StructType
 
-from spark_producer.config import parse_source_options
+from spark_producer.config.source_parsing import parse_source_options
 from spark_producer.config.source_rules import check_batch, check_stream
 from spark_producer.datasource.read.columns import check_columns, default_columns
 from spark_producer.datasource.read.readers import BatchReader

@@ -17,7 +17,6 @@ from spark_producer.config import (
     SOURCE_FIELDS,
     ConnectionOptions,
     parse_options,
-    parse_source_options,
 )
 from spark_producer.config.docs_table import option_rows, read_rows, shared_names
 from spark_producer.config.durations import duration_ms
@@ -31,6 +30,7 @@ from spark_producer.config.offset_limits import (
     starting_limit,
 )
 from spark_producer.config.profiles import PROFILES
+from spark_producer.config.source_parsing import parse_source_options
 from spark_producer.config.source_rules import check_batch, check_stream
 from spark_producer.config.subscription import Assign, Subscribe, SubscribePattern, subscription
 from spark_producer.config.unsupported import UNSUPPORTED

@@ -14,10 +14,10 @@ from spark_producer.config import (
     SINK_FIELDS,
     SOURCE_FIELDS,
     SourceOptions,
-    parse_source_options,
 )
 from spark_producer.config.option import is_secret
 from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, REGISTRY_FIELDS
+from spark_producer.config.source_parsing import parse_source_options
 from spark_producer.config.source_rules import check_batch, check_stream
 from spark_producer.config.unsupported import CHECKPOINT_OPTIONS
 from spark_producer.config.unsupported_reads import UNSUPPORTED_OF_SPARK, UNSUPPORTED_READS

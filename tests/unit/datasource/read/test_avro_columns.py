@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.config import parse_source_options
+from spark_producer.config.source_parsing import parse_source_options
 from spark_producer.datasource.read import planning
 from spark_producer.datasource.read.avro_columns import column_readers, spark_type
 from spark_producer.datasource.read.columns import check_columns, default_columns

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topics import delete_topic
 from spark_producer.broker import LocalBroker
-from spark_producer.config import parse_source_options
-from spark_producer.consumer import OffsetRange
+from spark_producer.config.source_parsing import parse_source_options
+from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.network import ConnectionSettings
 from spark_producer.producer import Producer
