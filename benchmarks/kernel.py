@@ -23,7 +23,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from benchmarks import codecs, reader, zstd_levels
 from benchmarks.machine import kernel_facts
 from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, compiled_murmur2, portable
-from spark_producer.kernel.murmur2 import murmur2
+from spark_producer.kernel.portable_murmur2 import murmur2
 
 ROOT = Path(__file__).parent.parent
 ROWS, PARTITIONS, BATCH_BYTES, BASE = 10_000, 4, 262_144, 1_700_000_000_000

@@ -5,24 +5,23 @@ bytes and layouts only.
 
 Each loop exists twice, with the same signature and byte-equal results: `portable` (numpy and pyarrow) is always there and
 is the reference; `compiled` (Cython, without the GIL) replaces it if it was built. The environment variable
-PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here, never from one of the two.
+PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here, never from one of the two; those that
+only reads and Avro columns use are loaded at their first use.
 """
 
 import functools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_producer.kernel.column_views import BinaryColumn, RecordColumns
-from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.decoded_v2 import MAX_HEADERS, DecodedV2, Limits, V2Batch, no_header_columns
-from spark_producer.kernel.dispatch import VARIABLE, load, warn
+from spark_producer.kernel.dispatch import ON_DEMAND, VARIABLE, load, warn
 from spark_producer.kernel.single_record import BUFFER_FULL, NO_HEADERS, header_block
 
 if TYPE_CHECKING:
     from spark_producer.kernel.avro import encode_avro
     from spark_producer.kernel.avro_decode import decode_avro
     from spark_producer.kernel.decode import decode_v2
-    from spark_producer.kernel.murmur2 import murmur2, murmur2_one
     from spark_producer.kernel.portable import (
         ArrangedRows,
         encode_headers,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         largest_record,
         record_sizes,
     )
+    from spark_producer.kernel.portable_murmur2 import murmur2, murmur2_one
     from spark_producer.kernel.single_record import SingleRecord
 LOADED = load(os.environ.get(VARIABLE, ""))
 KERNEL = LOADED.name
@@ -38,6 +38,15 @@ KERNEL = LOADED.name
 
 if not TYPE_CHECKING:
     globals().update(LOADED.functions)
+
+    def __getattr__(name: str) -> Any:
+        """Load the functions that only reads and Avro columns use."""
+        if name not in ON_DEMAND.functions:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = load("portable" if LOADED.problem else os.environ.get(VARIABLE, ""), ON_DEMAND)
+        warn(found)
+        globals().update(found.functions)
+        return found.functions[name]
 
 
 @functools.cache
@@ -54,14 +63,12 @@ __all__ = [
     "NO_HEADERS",
     "ArrangedRows",
     "BinaryColumn",
-    "DecodedMessages",
     "DecodedV2",
     "Limits",
     "RecordColumns",
     "SingleRecord",
     "V2Batch",
     "decode_avro",
-    "decode_messages",
     "decode_v2",
     "encode_avro",
     "encode_headers",
@@ -69,7 +76,6 @@ __all__ = [
     "group_rows",
     "header_block",
     "largest_record",
-    "message_starts",
     "murmur2",
     "murmur2_one",
     "no_header_columns",

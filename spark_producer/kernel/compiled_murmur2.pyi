@@ -1,5 +1,5 @@
 from spark_producer.kernel.column_views import BinaryColumn
-from spark_producer.kernel.murmur2 import UInt32Array
+from spark_producer.kernel.portable_murmur2 import UInt32Array
 
 def murmur2(column: BinaryColumn) -> UInt32Array: ...
 def murmur2_one(key: bytes) -> int: ...

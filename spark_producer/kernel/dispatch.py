@@ -1,39 +1,46 @@
-"""Chooses the compiled or the portable kernel, and logs the choice."""
+"""Chooses the compiled or the portable kernel, loads its functions, and logs the choice."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import avro, avro_decode, decode, murmur2, portable, single_record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 VARIABLE = "PYPRODUCER_KERNEL"
-FUNCTIONS = (
-    "ArrangedRows", "SingleRecord", "decode_avro", "decode_v2", "encode_avro", "encode_headers", "encode_v2", "group_rows",
-    "largest_record", "murmur2", "murmur2_one", "record_sizes",
-)  # fmt: skip
-"""The functions that both kernels have."""
+_PACKAGE = "spark_producer.kernel"
 
-_PORTABLE = (portable, murmur2, decode, single_record, avro, avro_decode)
-COMPILED = tuple(
-    f"spark_producer.kernel.{name}"
-    for name in (
-        "compiled",
-        "compiled_avro",
-        "compiled_avro_decode",
-        "compiled_decode",
-        "compiled_murmur2",
-        "compiled_single",
-    )
+
+class Twins(NamedTuple):
+    """Names of functions that both kernels have, and the modules of each kernel that define them."""
+
+    functions: tuple[str, ...]
+    portable: tuple[str, ...]
+    compiled: tuple[str, ...]
+
+
+AT_IMPORT = Twins(
+    (
+        "ArrangedRows", "SingleRecord", "encode_headers", "encode_v2", "group_rows", "largest_record", "murmur2", "murmur2_one",
+        "record_sizes",
+    ),
+    (f"{_PACKAGE}.portable", f"{_PACKAGE}.portable_murmur2", f"{_PACKAGE}.single_record"),
+    (f"{_PACKAGE}.compiled", f"{_PACKAGE}.compiled_murmur2", f"{_PACKAGE}.compiled_single"),
+)  # fmt: skip
+"""What every writer uses."""
+ON_DEMAND = Twins(
+    ("decode_avro", "decode_v2", "encode_avro"),
+    (f"{_PACKAGE}.avro", f"{_PACKAGE}.avro_decode", f"{_PACKAGE}.decode"),
+    (f"{_PACKAGE}.compiled_avro", f"{_PACKAGE}.compiled_avro_decode", f"{_PACKAGE}.compiled_decode"),
 )
+"""What only reads and Avro columns use. It is loaded at its first use: new Python workers start all the time."""
 _BUILD = (
     "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"
 )
@@ -57,12 +64,12 @@ class LoadedKernel(NamedTuple):
         return f"{self.name} kernel{': ' * bool(self.problem)}{self.problem}"
 
 
-def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
+def load(wanted: str, twins: Twins = AT_IMPORT) -> LoadedKernel:
     """Return the kernel `wanted`. If that is empty: the compiled one if it was built and can be loaded, else the portable one.
 
     Args:
         wanted: `portable`, `compiled` or nothing.
-        compiled: The names of the modules that are the compiled kernel.
+        twins: The functions to load.
 
     Raises:
         ConfigError: There is no such kernel, or the compiled one is wanted and was not built or cannot be loaded.
@@ -70,16 +77,16 @@ def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
     if wanted not in ("", "portable", "compiled"):
         raise ConfigError(f"{VARIABLE}={wanted!r} is not a kernel. Set it to portable or compiled, or leave it out")
     if wanted == "portable":
-        return LoadedKernel("portable", _functions(*_PORTABLE), "")
-    modules, problem = _load_compiled(compiled)
+        return LoadedKernel("portable", _functions(twins, twins.portable), "")
+    functions, problem = _load_compiled(twins)
     if not problem:
-        return LoadedKernel("compiled", _functions(*modules), "")
+        return LoadedKernel("compiled", functions, "")
     advice = _BUILD
     if problem == _UNBUILT:
         problem, advice = _explain_unbuilt()
     if wanted == "compiled":
         raise ConfigError(f"{VARIABLE}=compiled cannot be used: there is {problem}. What to do: {advice}")
-    return LoadedKernel("portable", _functions(*_PORTABLE), problem, advice)
+    return LoadedKernel("portable", _functions(twins, twins.portable), problem, advice)
 
 
 def _explain_unbuilt() -> tuple[str, str]:
@@ -123,15 +130,20 @@ def warn(kernel: LoadedKernel) -> None:
         )  # fmt: skip
 
 
-def _load_compiled(names: Sequence[str]) -> tuple[list[ModuleType], str]:
-    """Return the compiled kernel's modules, or why there are none: not built, or for another machine, Python or C library."""
+def _load_compiled(twins: Twins) -> tuple[dict[str, Any], str]:
+    """Return the functions of the compiled kernel and no problem, or no functions and the reason.
+
+    It was not built as a whole, or for another machine, Python or C library.
+    """
+    names = {*AT_IMPORT.compiled, *ON_DEMAND.compiled, *twins.compiled}
     if any(importlib.util.find_spec(name) is None for name in names):
-        return [], _UNBUILT
+        return {}, _UNBUILT
     try:
-        return [importlib.import_module(name) for name in names], ""
+        return _functions(twins, twins.compiled), ""
     except ImportError as error:
-        return [], f"no compiled module that can be loaded ({error})"
+        return {}, f"no compiled module that can be loaded ({error})"
 
 
-def _functions(*modules: ModuleType) -> dict[str, Any]:
-    return {name: getattr(module, name) for module in modules for name in FUNCTIONS if hasattr(module, name)}
+def _functions(twins: Twins, modules: Iterable[str]) -> dict[str, Any]:
+    loaded = [importlib.import_module(name) for name in modules]
+    return {name: getattr(module, name) for module in loaded for name in twins.functions if hasattr(module, name)}

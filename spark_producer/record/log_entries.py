@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.kernel import message_starts
 from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.decode_messages import message_starts
 from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
 
 _FIELDS = struct.Struct(">qi4xb")

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.arrays import ArrowArray, Int64Array, from_numbers
 from spark_producer.kernel.binary_slices import binary_slices
 from spark_producer.kernel.column_views import PIECE_BYTES
+from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 from spark_producer.record import codecs
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TimestampType
 from spark_producer.record.decoded_columns import MAX_DATA_BYTES, int32_array, no_headers, record_batch

@@ -12,7 +12,6 @@ from spark_producer.kernel import (
     Limits,
     RecordColumns,
     V2Batch,
-    decode_v2,
     encode_headers,
     encode_v2,
     record_sizes,
@@ -88,6 +87,8 @@ def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
 
 def columns_of(data: memoryview, count: int) -> RecordColumns:
     """Return the records in `data` as columns, with timestamp deltas instead of timestamps."""
+    from spark_producer.kernel import decode_v2  # only here: few writers ever split a batch
+
     batch = V2Batch(data, count, base_offset=0, last_offset_delta=_MAX_OFFSET_DELTA, base_timestamp=0)
     found = decode_v2([batch], _COLUMNS, Limits(count, len(data), len(data)))
     assert found.keys is not None

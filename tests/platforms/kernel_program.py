@@ -20,7 +20,7 @@ import pyarrow as pa
 from spark_producer.kernel import BinaryColumn, Limits, RecordColumns, V2Batch, header_block
 from spark_producer.kernel.avro_columns import avro_column
 from spark_producer.kernel.decoded_v2 import COLUMNS
-from spark_producer.kernel.dispatch import load
+from spark_producer.kernel.dispatch import ON_DEMAND, load
 from spark_producer.schemas.plan import plan_of
 from spark_producer.schemas.types import avro_schema
 
@@ -121,7 +121,7 @@ def fastest(call: Callable[[], object], rounds: int) -> float:
 
 def main(rounds: int = ROUNDS) -> int:
     """Compare and time every loop; how many differ."""
-    portable, compiled = load("portable").functions, load("compiled").functions
+    portable, compiled = (load(name).functions | load(name, ON_DEMAND).functions for name in ("portable", "compiled"))
     different = 0
     for name, loop in loops(Rows()).items():
         equal = loop(compiled) == loop(portable)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, compiled, compiled_murmur2, portable
 from spark_producer.kernel.arrays import BytesType
-from spark_producer.kernel.murmur2 import murmur2
+from spark_producer.kernel.portable_murmur2 import murmur2
 
 BASE = 1_700_000_000_000
 small = st.one_of(st.none(), st.binary(max_size=20), st.binary(min_size=60, max_size=200))

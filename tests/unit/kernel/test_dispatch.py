@@ -26,22 +26,28 @@ def test_the_choice_by_name() -> None:
         chosen = dispatch.load(name)
         assert (chosen.name, chosen.problem, chosen.describe()) == (name, "", f"{name} kernel")
         assert chosen.functions["encode_v2"] is twin.encode_v2
-        assert set(chosen.functions) == set(dispatch.FUNCTIONS)
+        assert set(chosen.functions) == set(dispatch.AT_IMPORT.functions)
+        assert set(dispatch.load(name, dispatch.ON_DEMAND).functions) == set(dispatch.ON_DEMAND.functions)
     assert dispatch.load("").name == "compiled"
     with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL='fast' is not a kernel\. Set it to portable or compiled"):
         dispatch.load("fast")
 
 
+def test_no_module_has_the_name_of_a_function_which_its_import_would_replace() -> None:
+    names = dispatch.AT_IMPORT.functions + dispatch.ON_DEMAND.functions
+    assert {path.stem for path in Path(dispatch.__file__).parent.iterdir()} & set(names) == set()
+
+
 @pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dispatch.Twins:
     """The kernel, and a module whose file is there and is no shared library, as if it came from another machine."""
     name = f"broken_{uuid.uuid4().hex}"
     (tmp_path / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}").write_bytes(b"garbage" * 100)
     monkeypatch.syspath_prepend(tmp_path)
-    return ["spark_producer.kernel.compiled", name]
+    return dispatch.AT_IMPORT._replace(compiled=("spark_producer.kernel.compiled", name))
 
 
-UNBUILT = ["spark_producer.kernel.never_built"]
+UNBUILT = dispatch.AT_IMPORT._replace(compiled=("spark_producer.kernel.never_built",))
 
 
 def test_without_a_compiled_kernel_the_portable_one_serves() -> None:
@@ -55,7 +61,7 @@ def test_without_a_compiled_kernel_the_portable_one_serves() -> None:
         dispatch.load("compiled", UNBUILT)
 
 
-def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(broken: list[str]) -> None:
+def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(broken: dispatch.Twins) -> None:
     chosen = dispatch.load("", broken)
     assert chosen.describe().startswith("portable kernel: no compiled module that can be loaded (")
     assert "invalid ELF header" in chosen.problem or sys.platform != "linux"
@@ -63,6 +69,37 @@ def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(broken
     with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL=compiled cannot .* module that can be loaded \("):
         dispatch.load("compiled", broken)
     assert dispatch.load("portable", broken).describe() == "portable kernel"
+
+
+FIRST_USE = """
+import logging
+from spark_producer import kernel
+from spark_producer.kernel import dispatch
+logging.basicConfig(format="%(message)s")
+kernel.ON_DEMAND = dispatch.ON_DEMAND._replace(compiled=({broken!r},))
+function = kernel.decode_v2
+assert kernel.decode_v2 is function, "found once"
+print(kernel.LOADED.describe(), function.__module__, kernel.encode_avro.__module__)
+"""
+
+
+def test_functions_that_cannot_be_loaded_at_their_first_use_are_portable_and_that_is_logged(
+    broken: dispatch.Twins, tmp_path: Path
+) -> None:
+    path = os.pathsep.join([str(tmp_path), str(DOCS.parent)])
+    command = [sys.executable, "-c", FIRST_USE.format(broken=broken.compiled[-1])]
+
+    def run(wanted: str) -> tuple[str, str]:
+        environment = os.environ | {"PYTHONPATH": path, dispatch.VARIABLE: wanted}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout, done.stderr
+
+    printed, logged = run("")
+    assert printed == "compiled kernel spark_producer.kernel.decode spark_producer.kernel.avro\n"
+    assert logged.count("portable kernel: no compiled module that can be loaded") == 1
+    printed, logged = run("compiled")
+    assert printed == ""
+    assert "ConfigError: PYPRODUCER_KERNEL=compiled cannot be used" in logged
 
 
 def test_the_warning_says_what_is_lost_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:

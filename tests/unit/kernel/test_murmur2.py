@@ -16,7 +16,7 @@ from kafka.partitioner.default import murmur2 as foreign_murmur2
 
 from spark_producer.kernel import BinaryColumn, compiled_murmur2
 from spark_producer.kernel.arrays import BytesType
-from spark_producer.kernel.murmur2 import murmur2
+from spark_producer.kernel.portable_murmur2 import murmur2
 
 portable = sys.modules[murmur2.__module__]
 Hashes = npt.NDArray[np.uint32]

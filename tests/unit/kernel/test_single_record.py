@@ -23,7 +23,7 @@ from spark_producer.kernel import (
     single_record,
 )
 from spark_producer.kernel.hashes import fnv1a, fnv1a_one
-from spark_producer.kernel.murmur2 import murmur2_one
+from spark_producer.kernel.portable_murmur2 import murmur2_one
 
 TWINS = pytest.mark.parametrize("twin", [single_record, compiled_single], ids=["portable", "compiled"])
 field = st.one_of(st.none(), st.binary(max_size=20), st.integers(50, 9000).map(lambda size: b"x" * size))
