@@ -19,7 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.consumer import ALL_COLUMNS, FetchSettings, OffsetRange, read_ranges
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.consumer.read_ranges import read_ranges
+from spark_producer.consumer.settings import ALL_COLUMNS, FetchSettings
 from spark_producer.kernel.arrays import buffer_of
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from tests.support.kafka_cluster import KafkaCluster

@@ -15,7 +15,7 @@ from topics import count_distinct
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
-from spark_producer.consumer import IsolationLevel
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.errors import PyProducerError
 
 CHECK_SECONDS = 0.05

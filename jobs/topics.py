@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
 from spark_producer.cli.record_text import format_record
-from spark_producer.consumer import IsolationLevel
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reading import read_records, single_records

@@ -113,8 +113,8 @@ def no_secret_sent() -> None:
 def no_idle_connections() -> Iterator[None]:
     """The connections that reads of this process have left open are closed when the run ends."""
     yield
-    if consumer := sys.modules.get("spark_producer.consumer"):
-        consumer.CONNECTIONS.clear()
+    if read_ranges := sys.modules.get("spark_producer.consumer.read_ranges"):
+        read_ranges.CONNECTIONS.clear()
 
 
 class Broker(Protocol):

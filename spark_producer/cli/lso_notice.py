@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import offsets
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.common.offsets import LATEST
-from spark_producer.consumer import IsolationLevel
 
 CHECK_INTERVAL = 5.0
 """Seconds between two checks. Only an LSO that has not moved between them is reported, because most transactions end sooner."""

@@ -19,8 +19,8 @@ from spark_producer.cli.lso_notice import OpenTransactionNotifier
 from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.record_text import format_open_transaction, format_record, format_reset, record_json
 from spark_producer.cli.tail_end import positions_at, records_until
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.common.offsets import LATEST
-from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.reading import ConsumerRecord
 from spark_producer.schemas.avro_viewer import AvroViewer

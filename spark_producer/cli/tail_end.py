@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import offsets
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.common.offsets import EARLIEST, LATEST
-from spark_producer.consumer import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.reading import ConsumerRecord
 

@@ -2,11 +2,7 @@
 
 Owns: Fetch requests and their responses, the order of rows in a partition, retries, the bound on fetched bytes.
 Must not know: pyspark, the options of the data source, producers.
+
+`read_ranges` reads them in a task; `topic_reader` reads a whole topic, for the command line. The driver uses `offset_range` and
+`lost_offsets`, which need no Arrow.
 """
-
-from spark_producer.common.isolation_level import IsolationLevel
-from spark_producer.consumer.offset_range import OffsetRange
-from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
-from spark_producer.consumer.settings import ALL_COLUMNS, FetchSettings
-
-__all__ = ["ALL_COLUMNS", "CONNECTIONS", "FetchSettings", "IsolationLevel", "OffsetRange", "read_ranges"]

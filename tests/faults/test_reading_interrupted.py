@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.consumer import CONNECTIONS, FetchSettings
+from spark_producer.consumer.read_ranges import CONNECTIONS
+from spark_producer.consumer.settings import FetchSettings
 from tests.conftest import Broker, ProxiedBroker
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.proxy import Cut, Direction

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spark_producer import Producer
-from spark_producer.consumer import CONNECTIONS, FetchSettings
+from spark_producer.consumer.read_ranges import CONNECTIONS
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.network.client import Client
 from spark_producer.protocol import FETCH
 from tests.support.kafka_cluster import KafkaCluster

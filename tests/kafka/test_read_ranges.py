@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark_producer import Producer
-from spark_producer.consumer import FetchSettings, IsolationLevel
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.errors import DataLoss, KafkaTimeout
 from tests.conftest import Broker
 from tests.support.kafka_cluster import KafkaCluster

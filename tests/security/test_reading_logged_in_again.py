@@ -9,7 +9,8 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.config import producer_config
-from spark_producer.consumer import CONNECTIONS, FetchSettings
+from spark_producer.consumer.read_ranges import CONNECTIONS
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.network import ConnectionSettings
 from tests.security import ours
 from tests.security.ways import WAYS

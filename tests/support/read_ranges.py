@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.consumer import FetchSettings, OffsetRange, read_ranges
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.consumer.read_ranges import read_ranges
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 
 FAST = {"retry_backoff": 0.005, "retry_backoff_max": 0.05, "reconnect_backoff": 0.005, "reconnect_backoff_max": 0.05}

@@ -6,7 +6,7 @@ from typing import cast
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.tail_end import positions_at, records_until
-from spark_producer.consumer import IsolationLevel
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.protocol.messages import FetchPartitionResponse
 from tests.fakes.fake_clock import FakeClock

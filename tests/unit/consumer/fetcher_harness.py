@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.consumer import FetchSettings, OffsetRange
 from spark_producer.consumer.decoding import FetchedBatches
 from spark_producer.consumer.fetcher import NO_TOPIC_IDS, Fetcher
 from spark_producer.consumer.known_cluster import KnownCluster
+from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.requests import Request
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.errors import PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import FETCH, LIST_OFFSETS, METADATA

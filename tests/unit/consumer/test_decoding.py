@@ -10,8 +10,8 @@ import pytest
 import zstandard
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.consumer import ALL_COLUMNS
 from spark_producer.consumer.decoding import FetchedBatches, decode
+from spark_producer.consumer.settings import ALL_COLUMNS
 from spark_producer.errors import ConfigError, CorruptRecord
 from spark_producer.protocol.messages import FetchAbortedTransaction, FetchPartitionResponse
 from spark_producer.record import lz4_frame

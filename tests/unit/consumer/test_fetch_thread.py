@@ -15,9 +15,11 @@ import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.consumer import CONNECTIONS, FetchSettings, OffsetRange, read_ranges
 from spark_producer.consumer.connections import MAX_IDLE_CONNECTIONS, MAX_IDLE_S, ConnectionCache, Connections
 from spark_producer.consumer.fetch_thread import FetchThread
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.errors import IllegalState, KafkaTimeout, PyProducerError
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.network.client import Client

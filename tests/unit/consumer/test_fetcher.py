@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from spark_producer.consumer import IsolationLevel
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.fetcher import AHEAD
 from spark_producer.errors import BrokerError, ConnectionFailed, CorruptRecord, KafkaTimeout, UnsupportedVersion
 from spark_producer.protocol import FETCH, METADATA

@@ -12,7 +12,9 @@ from spark_producer.admin import BlockingClient
 from spark_producer.admin.partition_offsets import find_topics
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.consumer import FetchSettings, OffsetRange, read_ranges
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.consumer.read_ranges import read_ranges
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.errors import DataLoss
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.producer import Producer

@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli.record_text import format_reset
-from spark_producer.consumer import IsolationLevel
+from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol.messages import FetchAbortedTransaction, FetchPartitionResponse

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import parse_options
-from spark_producer.consumer import OffsetRange
+from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.error_boundary import hide_internal_traceback
 from spark_producer.datasource.read.readers import BatchReader

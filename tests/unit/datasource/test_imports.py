@@ -21,8 +21,9 @@ HEAVY = {
     "pyarrow.compute", "pydoc", "ssl", "unittest", "xml", "zipfile",
 }  # fmt: skip
 NOT_FOR_WRITERS = {
-    "admin.offsets", "broker", "cli", "consumer", "datasource.read", "legacy_formats", "record.message_reader",
-    "record.reading",
+    "admin.offsets", "broker", "cli", "config.source_parsing", "config.subscription", "consumer", "datasource.read",
+    "kernel.avro", "kernel.avro_decode", "kernel.avro_program", "kernel.compiled_avro_decode", "kernel.compiled_decode",
+    "kernel.decode", "kernel.decode_messages", "legacy_formats", "record.message_reader", "record.reading",
     "protocol.messages.configs", "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
 }  # fmt: skip
 ONLY_FOR_TASKS = {
@@ -36,7 +37,7 @@ ONLY_FOR_TASKS = {
 NOT_FOR_READERS = {
     "accumulator", "broker", "cli", "datasource.write", "exactly_once", "legacy_formats", "partitioner", "producer", "sender",
 }  # fmt: skip
-ONLY_FOR_READ_TASKS = {"datasource.read.worker.read_task"}
+ONLY_FOR_READ_TASKS = {"consumer.read_ranges", "datasource.read.worker.read_task", "kernel", "record", "schemas"}
 OF_PYSPARK = "pyspark.worker, pyspark.sql.datasource, pyspark.sql.types, numpy, pyarrow"
 
 WRITE = """
@@ -77,7 +78,7 @@ def test_the_modules_that_must_not_be_imported_exist() -> None:
     """A module that has moved would be imported without anybody noticing."""
     for name in NOT_FOR_WRITERS | ONLY_FOR_TASKS | NOT_FOR_READERS | ONLY_FOR_READ_TASKS:
         path = ROOT / "spark_producer" / name.replace(".", "/")
-        assert path.is_dir() or path.with_suffix(".py").is_file(), name
+        assert path.is_dir() or path.with_suffix(".py").is_file() or path.with_suffix(".pyx").is_file(), name
 
 
 @pytest.mark.parametrize("module", ["spark_producer.producer", "spark_producer.datasource.write.worker.task"])

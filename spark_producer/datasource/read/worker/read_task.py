@@ -9,7 +9,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_producer.common.escape import escaping_logger
-from spark_producer.consumer import FetchSettings, IsolationLevel, read_ranges
+from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.consumer.read_ranges import read_ranges
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.datasource.interpreter import gc_freeze_on_second_task, limit_malloc_trim
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.consumer import OffsetRange
+from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource.read.driver.range_splitting import MAX_SHARED_OFFSETS, MIN_SHARED_TASKS, divide
 
 
