@@ -31,6 +31,12 @@ class ScriptedClient:
         self.pauses: list[float] = []
         self.on_wait = None
 
+    def __enter__(self) -> ScriptedClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def clock(self) -> float:
         return self._now
 
@@ -44,7 +50,7 @@ class ScriptedClient:
     def deadline(self) -> float:
         return self._now + TIMEOUT_S
 
-    def request(self, api: AnyApi, body: Any, *, node: int | None = None, deadline: float) -> Any:
+    def request(self, api: AnyApi, body: Any, *, node: int | None = None, deadline: float = 0.0) -> Any:
         [answer] = self.request_all([NodeRequest(node, api, body)], deadline)
         if isinstance(answer, PyProducerError):
             raise answer
@@ -56,6 +62,9 @@ class ScriptedClient:
     def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
         self.sent += [(call.api.name, call.node, call.body) for call in calls]
         return [self.scripts[call.api.name](call.body) for call in calls]
+
+    def request_each(self, api: AnyApi, body: Any, nodes: Sequence[int]) -> dict[int, ResponseOrError]:
+        return dict(zip(nodes, self.request_all([NodeRequest(node, api, body) for node in nodes], 0.0), strict=True))
 
     def metadata(self, topics: Sequence[str], deadline: float, node: int | None = None) -> messages.MetadataResponse:
         self.brokers = {1: ("one", 9092), 2: ("two", 9092)}

@@ -12,7 +12,7 @@ from spark_producer.admin import checks
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
 from spark_producer.errors import UnsupportedVersion
-from spark_producer.protocol import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
+from spark_producer.protocol import API_VERSIONS, DESCRIBE_CONFIGS, METADATA, AnyApi
 from spark_producer.protocol.messages import (
     ApiVersion,
     ApiVersionsResponse,
@@ -24,10 +24,11 @@ from spark_producer.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tests.fakes.scripted_client import ScriptedClient
 from tests.fakes.scripted_server import Peer, ScriptedServer
 from tests.support.ports import free_ports
 
-SPOKEN = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 12), ApiVersion(22, 0, 5)))
+VERSIONS = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 12), ApiVersion(22, 0, 5)))
 WRITE_AND_DESCRIBE = 1 << 4 | 1 << 8
 
 
@@ -100,55 +101,48 @@ def test_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-class FakeClient:
-    """A client of a cluster of three brokers whose answers a test changes."""
+class CheckedCluster(ScriptedClient):
+    """Three brokers and topic `t`; a test changes what they answer."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.rows = [MetadataResponsePartition(0, at, 1, 0, (1, 2, 3), (1, 2, 3)) for at in range(8)]
-        self.least: str | None = "2"
-        self.rights = WRITE_AND_DESCRIBE
-        self.code = 0
-        self.spoken = SPOKEN
-        self.lost: set[int] = set()
+        self.min_insync_replicas: str | None = "2"
+        self.operations = WRITE_AND_DESCRIBE
+        self.topic_error = 0
+        self.cluster_error = 0
+        self.unreachable: set[int] = set()
         self.nodes: tuple[int, ...] = (1, 2, 3)
-        self.refused = 0
+        self.scripts[METADATA.name] = lambda _: self.metadata(["t"])
+        self.scripts[DESCRIBE_CONFIGS.name] = self._configs
+        self.answers(API_VERSIONS, VERSIONS)
 
-    def __call__(self, *_: object, **__: object) -> FakeClient:
-        return self
-
-    def __enter__(self) -> FakeClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def metadata(self, _topics: Sequence[str]) -> MetadataResponse:
+    def metadata(self, topics: Sequence[str], deadline: float = 0.0, node: int | None = None) -> MetadataResponse:
         brokers = tuple(MetadataResponseBroker(node, f"kafka-{node}", 9092) for node in self.nodes)
-        partitions = () if self.code else tuple(self.rows)
-        topic = MetadataResponseTopic(self.code, "t", partitions=partitions, topic_authorized_operations=self.rights)
-        return MetadataResponse(brokers=brokers, topics=(topic,), error_code=self.refused)
-
-    def request_each(self, api: Any, _body: Any, nodes: Sequence[int]) -> dict[int, Any]:
-        assert api is METADATA
-        far = {node: UnsupportedVersion(f"broker {node} is far away. What to do: build a road.") for node in self.lost}
-        return dict.fromkeys(nodes) | far
-
-    def request(self, api: Any, _body: Any) -> Any:
-        if api is METADATA:
-            return self.metadata([])
-        if api is API_VERSIONS:
-            return self.spoken
-        assert api is DESCRIBE_CONFIGS
-        entries = () if self.least is None else (DescribeConfigsResourceResult("min.insync.replicas", self.least),)
-        return DescribeConfigsResponse(
-            results=(DescribeConfigsResult(29 if self.least is None else 0, configs=entries),)
+        partitions = () if self.topic_error else tuple(self.rows)
+        topic = MetadataResponseTopic(
+            self.topic_error, "t", partitions=partitions, topic_authorized_operations=self.operations
         )
+        return MetadataResponse(brokers=brokers, topics=(topic,), error_code=self.cluster_error)
+
+    def request_each(self, api: AnyApi, body: Any, nodes: Sequence[int]) -> dict[int, Any]:
+        far = {
+            node: UnsupportedVersion(f"broker {node} is far away. What to do: build a road.")
+            for node in self.unreachable
+        }
+        return super().request_each(api, body, nodes) | far
+
+    def _configs(self, _: object) -> DescribeConfigsResponse:
+        if self.min_insync_replicas is None:
+            return DescribeConfigsResponse(results=(DescribeConfigsResult(29),))
+        entry = DescribeConfigsResourceResult("min.insync.replicas", self.min_insync_replicas)
+        return DescribeConfigsResponse(results=(DescribeConfigsResult(0, configs=(entry,)),))
 
 
 @pytest.fixture
-def reported(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    made = FakeClient()
-    monkeypatch.setattr(checks, "BlockingClient", made)
+def cluster(monkeypatch: pytest.MonkeyPatch) -> CheckedCluster:
+    made = CheckedCluster()
+    monkeypatch.setattr(checks, "BlockingClient", lambda *_, **__: made)
     return made
 
 
@@ -158,7 +152,7 @@ def check(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 
 
 @pytest.mark.covers("COM23")
-def test_all_is_well(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_is_well(cluster: CheckedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = check(capsys)
     assert code == 0
     assert [line.split()[:2] for line in text.splitlines()] == [
@@ -170,30 +164,30 @@ def test_all_is_well(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.covers("COM23")
-def test_partitions_without_leader(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
-    reported.rows = [row._replace(leader_id=-1, isr_nodes=()) for row in reported.rows[:7]] + reported.rows[7:]
+def test_partitions_without_leader(cluster: CheckedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.rows = [row._replace(leader_id=-1, isr_nodes=()) for row in cluster.rows[:7]] + cluster.rows[7:]
     code, text = check(capsys)
     assert code == 1
     assert "failed   leaders: partitions 0, 1, 2, 3, 4 and 2 more of 8 has no leader" in text
 
 
 @pytest.mark.covers("COM23")
-def test_too_few_replicas_in_sync(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
-    reported.rows[3] = reported.rows[3]._replace(isr_nodes=(1,))
+def test_too_few_replicas_in_sync(cluster: CheckedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.rows[3] = cluster.rows[3]._replace(isr_nodes=(1,))
     code, text = check(capsys)
     assert code == 1
     assert "failed   min.insync.replicas: partition 3: fewer in-sync replicas than min.insync.replicas=2" in text
-    reported.least = "1"
+    cluster.min_insync_replicas = "1"
     assert check(capsys)[0] == 0, "with one that is in sync it would work"
 
 
 @pytest.mark.covers("COM23")
-def test_what_can_be_lost_is_a_warning(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
-    reported.least = "1"
+def test_what_can_be_lost_is_a_warning(cluster: CheckedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.min_insync_replicas = "1"
     code, text = check(capsys)
     assert code == 0
     assert "warning  min.insync.replicas: min.insync.replicas=1 with 3 replicas: the loss of one broker can" in text
-    reported.least = None
+    cluster.min_insync_replicas = None
     assert (
         "unknown  min.insync.replicas: not visible to this user\n         what to do: grant DESCRIBE_CONFIGS"
         in check(capsys)[1]
@@ -201,22 +195,24 @@ def test_what_can_be_lost_is_a_warning(reported: FakeClient, capsys: pytest.Capt
 
 
 @pytest.mark.covers("COM23")
-def test_rights(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
-    reported.rights = 1 << 8
+def test_rights(cluster: CheckedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.operations = 1 << 8
     code, text = check(capsys)
     assert code == 1
     assert "failed   rights: user 'ANONYMOUS' (no login) lacks WRITE on the topic" in text
     assert "--operation Write --topic t`" in text
-    reported.code = 29
+    cluster.topic_error = 29
     code, text = check(capsys)
     assert code == 1
     assert "failed   rights: TOPIC_AUTHORIZATION_FAILED (29) for topic 't'" in text
 
 
 @pytest.mark.covers("COM23")
-def test_brokers_that_cannot_be_reached_and_versions(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
-    reported.lost = {2}
-    reported.spoken = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 2)))
+def test_brokers_that_cannot_be_reached_and_versions(
+    cluster: CheckedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.unreachable = {2}
+    cluster.answers(API_VERSIONS, ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 2))))
     code, text = check(capsys)
     assert code == 1
     assert "failed   brokers: broker 2: broker 2 is far away\n         what to do: build a road\n" in text
@@ -226,16 +222,16 @@ def test_brokers_that_cannot_be_reached_and_versions(reported: FakeClient, capsy
 @pytest.mark.covers("COM23")
 @pytest.mark.parametrize("broken", ["no brokers", "refused", "no partitions", "an unknown leader"])
 def test_answers_with_which_no_write_would_work(
-    reported: FakeClient, capsys: pytest.CaptureFixture[str], broken: str
+    cluster: CheckedCluster, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     if broken == "no brokers":
-        reported.nodes = ()
+        cluster.nodes = ()
     elif broken == "refused":
-        reported.refused = 31
+        cluster.cluster_error = 31
     elif broken == "no partitions":
-        reported.rows = []
+        cluster.rows = []
     else:
-        reported.rows[2] = reported.rows[2]._replace(leader_id=9)
+        cluster.rows[2] = cluster.rows[2]._replace(leader_id=9)
     code, text = check(capsys)
     assert code == 1
     (last,) = [line for line in text.splitlines() if line.startswith("failed ")]
@@ -250,9 +246,9 @@ def test_answers_with_which_no_write_would_work(
 @pytest.mark.covers("COM23")
 @pytest.mark.parametrize("least", ["many", "", "9" * 5000, "\x1b[2J"])
 def test_a_setting_that_is_no_number_is_not_known(
-    reported: FakeClient, capsys: pytest.CaptureFixture[str], least: str
+    cluster: CheckedCluster, capsys: pytest.CaptureFixture[str], least: str
 ) -> None:
-    reported.least = least
+    cluster.min_insync_replicas = least
     code, text = check(capsys)
     assert code == 0
     (line,) = [line for line in text.splitlines() if "min.insync.replicas" in line]
