@@ -117,7 +117,7 @@ def _packer_snappy(_: int) -> Packer:
 
 
 def _packer_lz4(level: int) -> Packer:
-    lz4_frame.library()  # raises before the first row, if it is missing
+    lz4_frame.library(writes=True)  # raises before the first row, if it is missing
     return functools.partial(lz4_frame.compress, level=level)
 
 

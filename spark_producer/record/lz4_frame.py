@@ -28,19 +28,19 @@ _CHECKSUM_AT = 6
 
 
 @functools.cache
-def library() -> ModuleType:
+def library(*, writes: bool) -> ModuleType:
     """Return the package lz4, which is optional because it has no wheels for musl.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: it is not installed. Only writes (`writes`) are advised to use another codec.
     """
     try:
         return importlib.import_module("lz4.frame")
     except ImportError as error:
-        raise ConfigError(
-            "compression.type lz4 cannot be used: the package lz4 is missing or does not work. pip install lz4 (on musl pip "
-            "compiles it), or use another compression.type, such as zstd"
-        ) from error
+        failed = "compression.type lz4 cannot be used" if writes else "records compressed with lz4 cannot be read"
+        choice = ", or use another compression.type, such as zstd" if writes else ""
+        cause = "the package lz4 is missing or does not work"
+        raise ConfigError(f"{failed}: {cause}. pip install lz4 (on musl pip compiles it){choice}") from error
 
 
 def compress(records: memoryview, level: int) -> bytes:
@@ -49,7 +49,7 @@ def compress(records: memoryview, level: int) -> bytes:
     `level`: 9 is fast, as in Java; any other level from 1 to 17 compresses more, up to the library's 12.
     """
     library_level = 0 if level == FAST_LEVEL else min(max(level, 3), 12)
-    lz4 = library()
+    lz4 = library(writes=True)
     packed: bytes = lz4.compress(
         records, compression_level=library_level, block_size=lz4.BLOCKSIZE_MAX64KB, block_linked=False,
         store_size=False,
@@ -72,13 +72,13 @@ def decompress(data: memoryview, limit: int, *, check_header: bool) -> bytes:
         ConfigError: The package lz4 is missing.
     """
     _check_descriptor(data)
-    lz4 = library()
+    lz4 = library(writes=False)
     context = lz4.create_decompression_context()
     contents: list[bytes] = []
     capacity, size = min(max(_MIN_CAPACITY, _CAPACITY_RATIO * len(data)), limit) + 1, 0
     try:
         if not check_header:
-            lz4.decompress_chunk(context, _header_like(data))
+            lz4.decompress_chunk(context, _header_like(data, lz4))
             data = data[15 if data[4] & _CONTENT_SIZE else 7 :]
         while True:
             content, read, ended = lz4.decompress_chunk(context, data, max_length=capacity)
@@ -105,10 +105,9 @@ def _check_descriptor(data: memoryview) -> None:
         raise CorruptRecord(f"LZ4 frame descriptor {bytes(data[4:6]).hex()} is not one that Kafka uses")
 
 
-def _header_like(data: memoryview) -> bytes:
+def _header_like(data: memoryview, lz4: ModuleType) -> bytes:
     """Return a header, written by the library, for the same blocks with the right checksum and without a content size."""
     flags = data[4]
-    lz4 = library()
     header: bytes = lz4.compress_begin(
         lz4.create_compression_context(), block_size=data[5] >> 4, block_linked=not flags & _INDEPENDENT,
         block_checksum=bool(flags & _BLOCK_CHECKSUM), content_checksum=bool(flags & _CONTENT_CHECKSUM),

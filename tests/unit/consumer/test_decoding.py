@@ -99,8 +99,10 @@ def test_a_missing_codec_is_named_with_the_partition(monkeypatch: pytest.MonkeyP
     data = foreign_batch([(None, b"v" * 1000, [])], codec=Codec.LZ4)
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     lz4_frame.library.cache_clear()
-    with pytest.raises(ConfigError, match=r"reading topic 't', partition 0 failed: .*pip install lz4"):
+    with pytest.raises(ConfigError, match=r"reading topic 't', partition 0 failed: .*pip install lz4") as caught:
         rows(fetched(data))
+    assert "records compressed with lz4 cannot be read: the package lz4 is missing" in str(caught.value)
+    assert "another compression.type" not in str(caught.value), "a reader cannot choose it"
 
 
 @pytest.mark.covers("RD11")
