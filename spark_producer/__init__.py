@@ -16,7 +16,7 @@ from spark_producer.version import __version__ as __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_producer.accumulator import RecordMetadata
+    from spark_producer.accumulator import RecordMetadata, TableMetadata
     from spark_producer.config import ProducerConfig
     from spark_producer.dataframes import as_cloud_events, as_records
     from spark_producer.datasource.follow import Reports
@@ -32,6 +32,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "RecordMetadata",
+    "TableMetadata",
     "as_cloud_events",
     "as_records",
     "check",
@@ -47,6 +48,7 @@ _HOMES = {
     "Producer": "spark_producer.producer",
     "ProducerConfig": "spark_producer.config",
     "RecordMetadata": "spark_producer.accumulator",
+    "TableMetadata": "spark_producer.accumulator",
     "as_cloud_events": "spark_producer.dataframes",
     "as_records": "spark_producer.dataframes",
 }

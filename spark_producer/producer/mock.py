@@ -23,6 +23,7 @@ from spark_producer.producer.checks import check_timeout
 from spark_producer.producer.mock_transactions import MockTransactions, transaction_of
 from spark_producer.record.columns import read_columns
 from spark_producer.record.send_arguments import NO_PARTITION, read_headers, read_record
+from spark_producer.record.send_sequences import Sequences, record_batches
 from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 
@@ -119,8 +120,27 @@ class MockProducer:
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """Send a table as `Producer.send_table` does."""
+        return self._send_batches(table.to_batches(), topic)
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | str | None],
+        *,
+        keys: Sequence[bytes | str | None] | None = None,
+        headers: Sequence[Sequence[tuple[str, bytes | None]] | None] | None = None,
+        timestamps_ms: Sequence[int | None] | None = None,
+        partitions: Sequence[int | None] | None = None,
+    ) -> Future[TableMetadata]:
+        """Send records as `Producer.send_many` does."""
+        given = Sequences(values, keys, headers, timestamps_ms, partitions)
+        batches = record_batches(given, time.time_ns() // 1_000_000)
+        with self._checking_rows():
+            return self._send_batches(batches, topic)
+
+    def _send_batches(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> Future[TableMetadata]:
         result, first_row = TableResult(), 0
-        for batch in table.to_batches():
+        for batch in batches:
             for number, (tp, _) in enumerate(self._send_rows(batch, topic, first_row, True), first_row):
                 result.expect()
                 self._wait(tp, RowRange(result, 0, RowNumbers(number, 1)))

@@ -19,7 +19,7 @@ from spark_producer.kernel import (
     SingleRecord,
     header_block,
 )
-from spark_producer.kernel.arrays import one_row
+from spark_producer.kernel.arrays import ArrowArray, one_row
 from spark_producer.record.columns import CheckedColumns, read_columns
 from spark_producer.record.record_cursor import RecordCursor
 
@@ -64,6 +64,18 @@ def read_record(
     except UnicodeEncodeError:  # the checks of the columns report it below
         return _read_row(topic, value, key, headers, partition, timestamp_ms)
     return _read_row(topic, value, key, headers, partition, timestamp_ms)
+
+
+def integers(entries: Sequence[int | None], type_: pa.DataType) -> ArrowArray:
+    """Return integers as a column.
+
+    Raises:
+        TypeError, pa.ArrowInvalid: an entry is no integer, or too large.
+    """
+    column = pa.array(entries)  # of a type given here Arrow would cut the fraction of floats
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise TypeError(f"expected integers, got {column.type}")
+    return column.cast(type_)
 
 
 def as_columns(topic: str, record: SingleRecord) -> CheckedColumns:
@@ -126,8 +138,8 @@ def _row(
                 "value": pa.array([value], pa.binary()),
                 "key": pa.array([key], pa.binary()),
                 "headers": pa.array([[{"key": name, "value": content} for name, content in headers]], pa.list_(entry)),
-                "partition": pa.array([partition], pa.int32()),
-                "timestamp": pa.array([timestamp_ms], pa.int64()),
+                "partition": integers([partition], pa.int32()),
+                "timestamp": integers([timestamp_ms], pa.int64()),
             }
         )
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:

@@ -88,13 +88,13 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 30  # test_replay.py runs the replay of dead letters
+    assert len(blocks("python")) == 31  # test_replay.py runs the replay of dead letters
     assert len(blocks("sql")) == 2
 
 
 def test_batch_and_producer(page: Page) -> None:
     page.run("people.write")
-    page.run("written = producer.send")
+    page.run("written = producer.send(")
     rows = read_topic(page.broker.bootstrap_servers, "people", expected=4)
     assert {(row.key, row.value) for row in rows} == {
         (b"1", b"Ada"),
@@ -144,11 +144,21 @@ def test_the_workers_run_the_compiled_kernel_after_the_commands_of_the_readme(sp
 
 
 def test_deliveries_are_reported(page: Page) -> None:
-    page.run("written = producer.send")
+    page.run("written = producer.send(")
     page.run("on_delivery=on_delivery")
     assert page.names["lost"] == []
     rows = read_topic(page.broker.bootstrap_servers, "people", expected=4)
     assert {row.value for row in rows} == {b"Katherine", b"Margaret", b"Dorothy", b"Mary"}
+
+
+def test_a_list_is_sent_at_once(page: Page) -> None:
+    page.run("written = producer.send_many")
+    assert page.names["written"].result(0).records == 2
+    rows = read_topic(page.broker.bootstrap_servers, "people", expected=2)
+    assert [(row.value, row.headers) for row in sorted(rows, key=lambda row: row.value or b"")] == [
+        (b"Ada", [("source", b"list")]),
+        (b"Grace", []),
+    ]
 
 
 def test_threads_that_share_a_producer(page: Page) -> None:
