@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
+from spark_producer.admin.client import BlockingClient
 from spark_producer.cli.console import print_error
+from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.renamed_args import add_old_name
 from spark_producer.config import KAFKA_FIELDS, PRODUCER_NAMES, data_source_name, parse_options
 from spark_producer.config.option import is_secret
@@ -118,6 +120,16 @@ def connection_settings(servers: str, options: Mapping[str, str] | None = None) 
     """
     parse_bootstrap_servers(servers)
     return settings_of({**(options or {}), SERVERS: servers})
+
+
+def admin_client(chosen: argparse.Namespace, client_id: str) -> BlockingClient:
+    """Return a client for the cluster of `add_connection`'s arguments, which waits for `--timeout` and reports its waits.
+
+    Raises:
+        ConfigError: as `connection_options` and `settings_of`.
+    """
+    settings = settings_of({"kafka.client.id": client_id} | connection_options(chosen))
+    return BlockingClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout))
 
 
 def settings_of(options: Mapping[str, str]) -> ConnectionSettings:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topic_suggestion import require_topics, suggest_topic_on_not_found
@@ -20,9 +19,9 @@ from spark_producer.admin.topics import (
     wait_for_topic,
 )
 from spark_producer.cli.arg_types import positive
-from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
+from spark_producer.cli.connection_args import add_connection, admin_client
 from spark_producer.cli.console import is_interactive, print_error, print_line
-from spark_producer.cli.progress import ProgressBar, WaitNotice
+from spark_producer.cli.progress import ProgressBar
 from spark_producer.cli.renamed_args import add_old_name, warn_renamed
 from spark_producer.common.escape import for_log
 from spark_producer.config.profiles import SUFFIX
@@ -85,15 +84,8 @@ def _action(
     return action
 
 
-@contextmanager
-def _connected(chosen: argparse.Namespace) -> Iterator[BlockingClient]:
-    settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    with BlockingClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout)) as client:
-        yield client
-
-
 def _list(chosen: argparse.Namespace) -> None:
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         rows = list_topics(client, internal=chosen.internal)
     for row in rows:
         if chosen.json:
@@ -106,7 +98,7 @@ def _list(chosen: argparse.Namespace) -> None:
 
 
 def _describe(chosen: argparse.Namespace) -> None:
-    with _connected(chosen) as client, suggest_topic_on_not_found(client, chosen.topic):
+    with admin_client(chosen, CLIENT_ID) as client, suggest_topic_on_not_found(client, chosen.topic):
         page = describe_topic(client, chosen.topic)
     if chosen.json:
         rows = [row._asdict() for row in page.rows]
@@ -141,7 +133,7 @@ def _create(chosen: argparse.Namespace) -> int:
     _take_old_config(chosen)
     config = dict(map(_setting, chosen.config))
     bar = ProgressBar("creating", len(chosen.topics))
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         for number, topic in enumerate(chosen.topics):
             bar(number)
             try:
@@ -199,12 +191,12 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _delete(chosen: argparse.Namespace) -> None:
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         require_topics(client, chosen.topics)
     if not chosen.yes and not _agreed(chosen.topics):
         print_error("nothing was deleted")
         return
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         for topic in chosen.topics:
             delete_topic(client, topic)
             print_line(f"{topic} is deleted")

@@ -6,13 +6,10 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 
-from spark_producer.admin import BlockingClient
 from spark_producer.cli.arg_types import positive
-from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
+from spark_producer.cli.connection_args import add_connection, admin_client
 from spark_producer.cli.console import is_interactive, print_line
-from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.renamed_args import add_old_name
 from spark_producer.cli.txn_report import (
     MAX_IDS,
@@ -140,16 +137,9 @@ def _add_assume(action: argparse.ArgumentParser) -> None:
     add_old_name(action, "--unknown", assume)
 
 
-@contextmanager
-def _connected(chosen: argparse.Namespace) -> Iterator[BlockingClient]:
-    settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    with BlockingClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout)) as client:
-        yield client
-
-
 def _list(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         lines, missing = list_sinks(client, chosen.control_topic)
         for line in lines:
             if line.record is None:
@@ -176,7 +166,7 @@ def _describe(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     if chosen.sink is None and not chosen.topic:
         raise ConfigError("give the name of a sink, or --topic, or both: pyproducer txn list lists the sinks")
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         brokers = TransactionAdmin(client, chosen.sink or "*")
         more = partitions_of_topics(brokers, chosen.topic)
         if chosen.sink is None:
@@ -195,7 +185,7 @@ def _describe(chosen: argparse.Namespace) -> None:
 
 def _resolve(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         cluster = CommandExecutor(client, chosen.sink, chosen.control_topic)
         if chosen.accept_no_record:
             _accept_no_record(chosen, cluster)
@@ -235,7 +225,7 @@ def _accept_no_record(chosen: argparse.Namespace, cluster: CommandExecutor) -> N
 
 def _repair(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
-    with _connected(chosen) as client:
+    with admin_client(chosen, CLIENT_ID) as client:
         cluster = CommandExecutor(client, chosen.sink, chosen.control_topic)
         more = partitions_of_topics(cluster.brokers, chosen.topic)
         found = _described(chosen, cluster.brokers, more)
