@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from spark_producer.config.options import SINK_FIELDS, ProducerConfig, SinkOptions
+from spark_producer.config.options import ProducerConfig, SinkOptions, refuse_any_set
 from spark_producer.errors import ConfigError
 
 CLASSES = ("row", "size", "broker", "schema", "topic")
@@ -25,12 +25,7 @@ def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
         ConfigError: they contradict each other, or a class is unknown.
     """
     if sink.dead_letter_topic is None:
-        for name in _NEED_A_TOPIC:
-            field = SINK_FIELDS[name]
-            if getattr(sink, field.name) != field.default:
-                raise ConfigError(
-                    f"{name} needs deadLetterTopic, the topic for bad rows, which is not set. Set both, or neither"
-                )
+        refuse_any_set(sink, _NEED_A_TOPIC, "deadLetterTopic, the topic for bad rows")
         return
     if not sink.dead_letter_topic:
         raise ConfigError("deadLetterTopic is empty. Name a topic, or leave the option out")

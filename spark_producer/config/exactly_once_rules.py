@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, refusal
-from spark_producer.config.options import SINK_FIELDS, ProducerConfig, SinkOptions, transaction_blockers
+from spark_producer.config.options import ProducerConfig, SinkOptions, refuse_any_set, transaction_blockers
 from spark_producer.errors import ConfigError
 
 MAX_ID_LENGTH = 100
@@ -41,12 +41,7 @@ def check_exactly_once(
         ):
             raise ConfigError(f"option {option}: {refusal(topic)}")
     if sink.exactly_once_id is None:
-        for name in _NEED_AN_ID:
-            field = SINK_FIELDS[name]
-            if getattr(sink, field.name) != field.default:
-                raise ConfigError(
-                    f"{name} needs exactlyOnceId, the name of this query or job, which is not set. Set both, or neither"
-                )
+        refuse_any_set(sink, _NEED_AN_ID, "exactlyOnceId, the name of this query or job")
         if not transaction_timeout_unset:
             raise ConfigError(
                 f"kafka.{TRANSACTION_TIMEOUT} needs exactlyOnceId, without which there are no transactions. Set both, or neither"

@@ -7,6 +7,7 @@ The two dataclasses below are the table: a field is an option (`batch_size` is `
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import ClassVar
 
 from spark_producer.config.connection_table import ConnectionOptions, kafka_fields
@@ -312,6 +313,14 @@ def idempotence_blockers(config: ProducerConfig) -> list[str]:
     """Return the options that rule out idempotence, for messages: the required value of each, and its value."""
     found = [] if config.acks in ("all", "-1") else [f"kafka.acks=all (it is {config.acks})"]
     return found + ([] if config.retries > 0 else [f"kafka.retries above 0 (it is {config.retries})"])
+
+
+def refuse_any_set(sink: SinkOptions, names: Iterable[str], needed: str) -> None:
+    """Raise ConfigError if one of the options `names` is set. `needed` is the option that they need, and its meaning."""
+    for name in names:
+        field = SINK_FIELDS[name]
+        if getattr(sink, field.name) != field.default:
+            raise ConfigError(f"{name} needs {needed}, which is not set. Set both, or neither")
 
 
 def transaction_blockers(config: ProducerConfig) -> str:

@@ -173,12 +173,17 @@ def explain_option(raw: str, producer: Mapping[str, str], sink: Mapping[str, str
         return f"unknown option {raw!r}: it is librdkafka's name. Did you mean '{KAFKA_PREFIX}{LIBRDKAFKA[bare]}'?"
     known_names = {each: with_prefix(current) for each, current in producer.items()}
     right = known_names.get(bare, "")
-    if not name.startswith(KAFKA_PREFIX) and right.startswith(KAFKA_PREFIX):
-        return f"unknown option {raw!r}: options of the producer have the prefix `kafka.`. Did you mean {right!r}?"
     if right.startswith(KAFKA_PREFIX):
-        return f"unknown option {raw!r}: the prefix `kafka.` is repeated. Write {right!r}"
+        return wrong_prefix(raw, right)
     # Names are compared without the prefix, whose six characters would make any two of them similar.
     return nearest(raw, bare, known_names | dict(sink))
+
+
+def wrong_prefix(raw: str, right: str) -> str:
+    """Return that the option `raw` is `right` without the prefix `kafka.`, or with more than one."""
+    if raw.lower().startswith(KAFKA_PREFIX):
+        return f"unknown option {raw!r}: the prefix `kafka.` is repeated. Write {right!r}"
+    return f"unknown option {raw!r}: options of Kafka have the prefix `kafka.`. Did you mean {right!r}?"
 
 
 def with_prefix(name: str) -> str:

@@ -17,6 +17,7 @@ from spark_producer.config.unsupported import (
     family_reason,
     nearest,
     with_prefix,
+    wrong_prefix,
 )
 
 _GROUP = "no consumer group is joined: Spark assigns the partitions to tasks"
@@ -107,7 +108,7 @@ def explain_read_option(raw: str) -> str:
         return f"option {raw!r} is not supported: it is for writes; leave it out of reads"
     if bare in _LIBRDKAFKA:
         return f"unknown option {raw!r}: it is librdkafka's name. Did you mean '{KAFKA_PREFIX}{_LIBRDKAFKA[bare]}'?"
-    return _unknown(raw, name, bare)
+    return _unknown(raw, bare)
 
 
 def unsupported_read(bare: str) -> str | None:
@@ -123,13 +124,11 @@ def is_for_writes(name: str) -> bool:
     return bare in PRODUCER_NAMES or name in SINK_NAMES or name in REGISTRY_FIELDS
 
 
-def _unknown(raw: str, name: str, bare: str) -> str:
+def _unknown(raw: str, bare: str) -> str:
     known = {each: with_prefix(current) for each, current in CONSUMER_NAMES.items()}
     right = known.get(bare, "")
-    if not name.startswith(KAFKA_PREFIX) and right.startswith(KAFKA_PREFIX):
-        return f"unknown option {raw!r}: options of Kafka have the prefix `kafka.`. Did you mean {right!r}?"
     if right.startswith(KAFKA_PREFIX):
-        return f"unknown option {raw!r}: the prefix `kafka.` is repeated. Write {right!r}"
+        return wrong_prefix(raw, right)
     of_registry = {each: each for each in READ_REGISTRY_FIELDS}
     return nearest(raw, bare, known | SOURCE_NAMES | of_registry)
 
