@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from spark_producer.broker.context import Context, HandlerResult
@@ -40,14 +40,7 @@ def offset_commit(
     context: Context, version: int, request: messages.OffsetCommitRequest
 ) -> HandlerResult[messages.OffsetCommitResponse]:
     """Commit offsets for a member of the group; or for any client, while the group has no members."""
-    offsets, codes = _checked(
-        context,
-        {
-            TopicPartition(topic.name, each.partition_index): each
-            for topic in request.topics
-            for each in topic.partitions
-        },
-    )
+    offsets, codes = _checked(context, request.topics)
     if offsets:
         code = _commit(context, version, request, offsets)
         codes |= dict.fromkeys(offsets, code)
@@ -91,9 +84,10 @@ def _membership_error(
 
 
 def _checked(
-    context: Context, named: Mapping[TopicPartition, Offset]
+    context: Context, topics: Sequence[messages.OffsetCommitRequestTopic | messages.TxnOffsetCommitRequestTopic]
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Code]]:
     """Return the valid offsets, and a code for each partition of the request."""
+    named = {TopicPartition(topic.name, each.partition_index): each for topic in topics for each in topic.partitions}
     codes = {wanted: _refusal(context, wanted, partition) for wanted, partition in named.items()}
     offsets = {
         wanted: CommittedOffset(
@@ -116,14 +110,7 @@ def txn_offset_commit(
     context: Context, version: int, request: messages.TxnOffsetCommitRequest
 ) -> HandlerResult[messages.TxnOffsetCommitResponse]:
     """Store offsets that take effect if the transaction commits."""
-    offsets, codes = _checked(
-        context,
-        {
-            TopicPartition(topic.name, each.partition_index): each
-            for topic in request.topics
-            for each in topic.partitions
-        },
-    )
+    offsets, codes = _checked(context, request.topics)
     if offsets:
         try:
             code = _put_pending(context, version, request, offsets)

@@ -52,6 +52,12 @@ def transaction_key(row: ActiveProducer) -> tuple[int, int]:
     return row.producer_epoch, row.current_txn_start_offset
 
 
+def _rows(response: DescribeProducersResponse | ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Any]]:
+    return (
+        (TopicPartition(topic.name, row.partition_index), row) for topic in response.topics for row in topic.partitions
+    )
+
+
 def producers(
     brokers: TransactionAdmin, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Producers]:
@@ -64,15 +70,8 @@ def producers(
         topics = (DescribeProducersTopic(topic, tuple(numbers)) for topic, numbers in by_topic(requested).items())
         return DESCRIBE_PRODUCERS, DescribeProducersRequest(tuple(topics))
 
-    def rows(response: DescribeProducersResponse) -> Iterator[tuple[TopicPartition, Any]]:
-        return (
-            (TopicPartition(topic.name, row.partition_index), row)
-            for topic in response.topics
-            for row in topic.partitions
-        )
-
     found: dict[TopicPartition, Producers] = {}
-    for tp, row in brokers.request_leaders(partitions, build_request, rows, deadline).items():
+    for tp, row in brokers.request_leaders(partitions, build_request, _rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             found[tp] = None
         elif row.error_code:
@@ -104,15 +103,8 @@ def offsets(
         )
         return LIST_OFFSETS, ListOffsetsRequest(isolation_level=isolation, topics=tuple(topics))
 
-    def rows(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Any]]:
-        return (
-            (TopicPartition(topic.name, row.partition_index), row)
-            for topic in response.topics
-            for row in topic.partitions
-        )
-
     found: dict[TopicPartition, int] = {}
-    for tp, row in brokers.request_leaders(partitions, build_request, rows, deadline).items():
+    for tp, row in brokers.request_leaders(partitions, build_request, _rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             raise missing_right(Right.WRITE_TOPIC, brokers.sink, brokers.client.user, tp.topic)
         if row.error_code:
