@@ -21,16 +21,6 @@ if TYPE_CHECKING:  # neither the format lookup nor the commit handles rows
     from pyspark.accumulators import Accumulator
 
 
-def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-    # Imported in the first task: the planner and the commit process need no producer (`python -m benchmarks.imports`).
-    from spark_producer.datasource.write.worker.task import write_task
-
-    started, context = time.time(), TaskContext.get()
-    report = write_task(settings, batches)
-    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
-    return dataclasses.replace(report, started=started, query=query)
-
-
 class _Writer:
     """A writer that begins an exactly-once write when Spark pickles it for the tasks.
 
@@ -38,9 +28,11 @@ class _Writer:
     each micro-batch, and pickles one twice.
     """
 
-    settings: TaskSettings
     follower: Accumulator[Any] | None = None
     """The accumulator that sends reports of writes to the program that follows them (`datasource.follow`)."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
 
     @as_pickling_error
     def __getstate__(self) -> dict[str, Any]:
@@ -49,6 +41,17 @@ class _Writer:
 
             self.settings = begin_write(self.settings)
         return self.__dict__
+
+    @hide_internal_traceback
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one partition of the DataFrame or micro-batch (executor)."""
+        # Imported in the first task: the planner and the commit process need no producer (`python -m benchmarks.imports`).
+        from spark_producer.datasource.write.worker.task import write_task
+
+        started, context = time.time(), TaskContext.get()
+        report = write_task(self.settings, iterator)
+        query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+        return dataclasses.replace(report, started=started, query=query)
 
     @property
     def _is_exactly_once(self) -> bool:
@@ -85,16 +88,8 @@ class _Writer:
         publish(reported, reports, what, batch, self.settings, self.follower)
 
 
-class BatchWriter(_Writer, DataSourceArrowWriter):
+class BatchWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc]  # `write` takes batches, as in pyspark itself
     """The writer of `df.write.format("pyproducer")`."""
-
-    def __init__(self, settings: TaskSettings) -> None:
-        self.settings = settings
-
-    @hide_internal_traceback
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
-        """Write one partition of the DataFrame (executor)."""
-        return _write_task(self.settings, iterator)
 
     @hide_internal_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -107,16 +102,8 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         self._abort(messages, "batch write")
 
 
-class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc]  # as above
     """The writer of `df.writeStream.format("pyproducer")`."""
-
-    def __init__(self, settings: TaskSettings) -> None:
-        self.settings = settings
-
-    @hide_internal_traceback
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
-        """Write one partition of a micro-batch (executor)."""
-        return _write_task(self.settings, iterator)
 
     @hide_internal_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
