@@ -28,9 +28,14 @@ ResponseOrError: TypeAlias = Any | PyProducerError
 class Exchange:
     """The requests of one call: those that wait for a connection, and those that wait for a response."""
 
-    def __init__(self, requests: Sequence[NodeRequest], started: float) -> None:
+    def __init__(self, requests: Sequence[NodeRequest], started: float, deadline: float, fail_fast: bool) -> None:
         self.requests = requests
         self.started = started
+        self.deadline = deadline
+        self.fail_fast = fail_fast
+        """Whether a node is given up after its first failed attempt to connect, and not only at the deadline."""
+        self.is_in_round = False
+        """Whether a wait has begun while it was under way."""
         self.responses: list[ResponseOrError] = [None] * len(requests)
         self.unsent: dict[int | None, deque[int]] = {}
         self.in_flight: dict[object, tuple[int, int]] = {}
@@ -42,6 +47,14 @@ class Exchange:
     def is_done(self) -> bool:
         """Whether each request has its response or error."""
         return not self.unsent and not self.in_flight
+
+    def lose(self, error: PyProducerError) -> None:
+        """Put an error in place of the responses that have not arrived."""
+        waiting = [each for positions in self.unsent.values() for each in positions]
+        for position in waiting + [position for position, _ in self.in_flight.values()]:
+            self.responses[position] = error
+        self.unsent.clear()
+        self.in_flight.clear()
 
     def nodes(self) -> Iterable[int | None]:
         """Return the nodes that the call waits for."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.exchange import NodeRequest, ResponseOrError
+from spark_producer.admin.exchange import Exchange, NodeRequest, ResponseOrError
 from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi, messages
@@ -58,6 +58,18 @@ class ScriptedClient:
 
     def request_any(self, api: AnyApi, body: Any, deadline: float) -> Any:
         return self.request(api, body, deadline=deadline)
+
+    def begin(self, calls: Sequence[NodeRequest], deadline: float | None = None) -> Exchange:
+        exchange = Exchange(calls, self._now, self.deadline() if deadline is None else deadline, True)
+        exchange.unsent.clear()
+        exchange.responses = self.request_all(calls, exchange.deadline)
+        return exchange
+
+    def finish(self, exchange: Exchange, deadline: float | None = None) -> list[ResponseOrError]:
+        return exchange.responses
+
+    def drop(self, exchange: Exchange) -> None:
+        pass
 
     def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
         self.sent += [(call.api.name, call.node, call.body) for call in calls]

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from spark_producer.admin.client import MAX_IN_FLIGHT
 from spark_producer.admin.exchange import NodeRequest
+from spark_producer.admin.exchange_client import MAX_IN_FLIGHT
 from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.client import MAX_IN_FLIGHT
 from spark_producer.admin.exchange import NodeRequest
+from spark_producer.admin.exchange_client import MAX_IN_FLIGHT
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import END_TXN, METADATA, messages
@@ -198,3 +198,66 @@ def test_no_call_is_no_round() -> None:
     client.close()
     assert answers == []
     assert client.rounds == 0
+
+
+def test_exchanges_that_are_begun_together_are_one_round() -> None:
+    with ScriptedServer(echo(2, resets=False)) as one, ScriptedServer(echo(1, resets=False)) as other:
+        client = client_of((one.host, one.port), (other.host, other.port))
+        first, second = client.begin(calls(-1, 1)), client.begin(calls(-2, 2))
+        third: list[Any] = client.request_all(calls(-1, 3), client.deadline())
+        found: list[Any] = [*client.finish(first), *client.finish(second), *third]
+        client.close()
+    assert [each.producer_id for each in found] == [1, 2, 3]
+    assert (client.requests, client.rounds) == (3, 1)
+
+
+def test_a_wait_that_ends_early_leaves_its_request_alone_and_others_on_the_connection() -> None:
+    given_up = threading.Event()
+
+    def late(peer: Peer) -> None:
+        peer.negotiate()
+        requests = [peer.read(), peer.read()]
+        given_up.wait(LONG)
+        for request in requests:
+            peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))
+
+    with ScriptedServer(late) as server:
+        client = client_of(server.address)
+        slow, other = client.begin(calls(-1, 1)), client.begin(calls(-1, 2))
+        [error] = client.finish(slow, client.clock() + SHORT)
+        given_up.set()
+        found: Any = client.finish(other)[0]
+        client.close()
+    assert isinstance(error, KafkaTimeout)
+    assert found.producer_id == 2
+
+
+def test_a_dropped_exchange_is_not_sent_any_more(refused: tuple[str, int]) -> None:
+    with ScriptedServer(echo(1, resets=False)) as server:
+        client = client_of(server.address)
+        dropped = client.begin(calls(-1, 1))  # there is no connection yet
+        client.drop(dropped)
+        found: Any = client.request_all(calls(-1, 2), client.deadline())[0]
+        client.close()
+    assert found.producer_id == 2
+    assert client.requests == 1
+
+
+def test_an_interrupt_loses_what_was_begun() -> None:
+    def interrupts(_: float, __: str) -> None:
+        raise KeyboardInterrupt
+
+    def silent(peer: Peer) -> None:
+        peer.negotiate()
+        peer.wait_for_close()
+
+    with ScriptedServer(silent) as server:
+        client = client_of(server.address)
+        begun = client.begin(calls(-1, 1))
+        client.on_wait = interrupts
+        with pytest.raises(KeyboardInterrupt):
+            client.request_all(calls(-1, 2), client.deadline())
+        client.on_wait = None
+        [error] = client.finish(begun)
+        client.close()
+    assert isinstance(error, ConnectionFailed)
