@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.exchange import NodeRequest
@@ -20,6 +20,7 @@ from spark_producer.errors import (
     TopicNotFound,
     broker_error,
 )
+from spark_producer.exactly_once.cluster.ahead import Ahead
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
 from spark_producer.protocol.messages import (
@@ -28,6 +29,8 @@ from spark_producer.protocol.messages import (
     FindCoordinatorResponse,
     FoundCoordinator,
 )
+
+K = TypeVar("K")
 
 MOVED = frozenset({Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
 
@@ -82,6 +85,7 @@ class TransactionAdmin:
     def __init__(self, client: BlockingClient, sink: str) -> None:
         self.client = client
         self.sink = sink
+        self.ahead = Ahead(client, self.epoch_of)
         self._coordinators: dict[str, int] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
@@ -95,7 +99,7 @@ class TransactionAdmin:
     def nodes(self, deadline: float, *, refresh: bool = False) -> list[int]:
         """Return the brokers of the cluster."""
         if refresh or not self.client.brokers:
-            self.client.metadata([], deadline)
+            self.ahead.metadata([], deadline)
         return sorted(self.client.brokers)
 
     def attempts(self, deadline: float, waiting_for: str | Callable[[], str]) -> RetryUntil:
@@ -127,6 +131,10 @@ class TransactionAdmin:
             if not set(self._coordinators.values()) <= self.client.brokers.keys():
                 self.client.metadata([], deadline)
         raise AssertionError
+
+    def known_coordinators(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return the coordinators that are known, without a request."""
+        return {each: self._coordinators[each] for each in ids if each in self._coordinators}
 
     def forget_coordinators(self, ids: Iterable[str]) -> None:
         """Look these coordinators up again the next time."""
@@ -227,6 +235,14 @@ class TransactionAdmin:
             )
         raise AssertionError
 
+    def known_leaders(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the leaders that are known, without a request."""
+        return {each: self._leaders[each] for each in partitions if each in self._leaders}
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic by the last response with it; none if it is unknown."""
+        return [TopicPartition(topic, each) for each in sorted(self._known_partitions.get(topic, ()))]
+
     def _note_absent(self, partitions: Iterable[TopicPartition], known: Mapping[str, Collection[int]]) -> None:
         now = self.client.clock()
         for tp in partitions:
@@ -301,7 +317,7 @@ class TransactionAdmin:
 
         A topic that does not exist has none; one that the broker cannot describe now is left out.
         """
-        response = self.client.metadata(topics, deadline, node)
+        response = self.ahead.metadata(topics, deadline, node)
         live = {row.node_id for row in response.brokers}
         known: dict[str, Collection[int]] = {}
         for topic in response.topics:
@@ -328,6 +344,15 @@ class TransactionAdmin:
         self._known_partitions |= known
         return known
 
+    def ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        build_request: Callable[[Sequence[TopicPartition]], tuple[AnyApi, Any]],
+    ) -> None:
+        """Send the requests of `request_leaders` ahead, as far as leaders are known."""
+        known = {each: self._leaders[each] for each in partitions if each in self._leaders}
+        self.ahead.ask(NodeRequest(node, *build_request(some)) for node, some in by_node(known).items())
+
     def request_leaders(
         self,
         partitions: Iterable[TopicPartition],
@@ -335,7 +360,7 @@ class TransactionAdmin:
         read_rows: Callable[[Any], Iterable[tuple[TopicPartition, Any]]],
         deadline: float,
     ) -> dict[TopicPartition, Any]:
-        """Send requests to the leaders of partitions, and return the row of each partition that exists.
+        """Send requests that change nothing to the leaders of partitions, and return the row of each partition that exists.
 
         A row has an `error_code`; after a retriable one the request is sent again.
         """
@@ -344,12 +369,10 @@ class TransactionAdmin:
         attempts = self.attempts(deadline, "leaders")
         for _ in attempts:
             cause = "no answer"
-            by_leader: dict[int, list[TopicPartition]] = {}
-            for each, node in self.leaders(left, deadline).items():
-                by_leader.setdefault(node, []).append(each)
+            by_leader = by_node(self.leaders(left, deadline))
             calls = [NodeRequest(node, *build_request(requested)) for node, requested in by_leader.items()]
             left = []
-            for requested, response in zip(by_leader.values(), self.client.request_all(calls, deadline), strict=True):
+            for requested, response in zip(by_leader.values(), self.ahead.request_all(calls, deadline), strict=True):
                 if isinstance(response, PyProducerError):
                     rows: dict[TopicPartition, Any] = {}
                     cause = str(response)
@@ -384,6 +407,14 @@ def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """Return the names of up to ten partitions, and the number of others, for messages."""
     names = [f"{for_log(topic)}-{partition}" for topic, partition in sorted(set(partitions))]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def by_node(nodes: Mapping[K, int]) -> dict[int, list[K]]:
+    """Return partitions or ids by the node of each."""
+    found: dict[int, list[K]] = {}
+    for each, node in nodes.items():
+        found.setdefault(node, []).append(each)
+    return found
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

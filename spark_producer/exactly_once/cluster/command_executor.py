@@ -38,7 +38,7 @@ from spark_producer.exactly_once.cluster.control_topic import (
 )
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
-from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, still_open
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, ask_producers, still_open
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
     Command,
@@ -66,6 +66,9 @@ from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, AnyApi
 from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
+MAX_GUESSED = 32
+"""Maximum number of partitions whose producers are asked for on the guess that the last control record names some of them."""
+
 LAST_OFFSET = (1 << 63) - 1
 
 SECONDS_PER_TRANSACTION = 0.02
@@ -92,6 +95,8 @@ class CommandExecutor:
         self._voted: set[TaskTransaction] = set()
         """The transactions of the last `Vote`, which had all of their rows."""
         self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
+        self._last_inline: tuple[TopicPartition, ...] = ()
+        """The partitions with inline rows of the last control record that was read."""
         self._just_fenced = False
         """Whether only reads of the log followed the last fence, with which the coordinator names all brokers."""
         self.fenced: Fenced | None = None
@@ -111,7 +116,9 @@ class CommandExecutor:
             although the sink has committed writes.
         """
         deadline = self.client.deadline()
+        self.brokers.ahead.drop()
         if self._known is not None:
+            coordinator_state.ask_states(self.brokers, [control_id(self.sink)])
             calls = [NodeRequest(None, *versions_request()), NodeRequest(None, *settings_request(self.topic))]
             versions, settings = self.client.request_all(calls, deadline)
             if not isinstance(versions, PyProducerError) and not isinstance(settings, PyProducerError):
@@ -119,6 +126,7 @@ class CommandExecutor:
                 if not is_gone(settings):
                     self._known = check_settings(self.topic, settings)
                     return
+        self.brokers.ahead.drop()
         self.transaction_version = find_transaction_version(self.client, deadline)
         self._known = ensure(self.brokers, self.topic, deadline, (lambda: None) if make else self._refuse_to_forget)
 
@@ -151,11 +159,13 @@ class CommandExecutor:
         deadline = self.client.deadline()
         if seconds is not None:
             deadline = min(deadline, self.client.clock() + seconds)
+        if not isinstance(command, Fence | ReadControl | ListOpen):
+            self.brokers.ahead.drop()
         fenced = self._just_fenced
         self._just_fenced = isinstance(command, Fence) or (fenced and isinstance(command, ReadControl))
         match command:
             case Fence():
-                self.fenced = fencing.fence(self.brokers, self.topic, deadline)
+                self.fenced = fencing.fence(self.brokers, self.topic, deadline, self._ask_after_fence)
                 self._noted = self.fenced.noted_commit, self.fenced.fencing
                 return self.fenced
             case DescribeControlId():
@@ -165,6 +175,8 @@ class CommandExecutor:
                 return holder
             case ReadControl():
                 response = self._read(deadline)
+                if isinstance(response, Found):
+                    self._last_inline = () if response.record is None else response.record.inline
                 lacks = isinstance(response, Found) and self._is_missing(response)
                 return Missing(self.topic, response.record) if lacks else response
             case ListOpen(excluding):
@@ -192,6 +204,21 @@ class CommandExecutor:
                 return log_outcome.read_outcomes(self.brokers, transactions, ended, deadline, rows_seen=sure)
         raise IllegalState(f"{type(command).__name__} is not a command: a bug in pyproducer")
 
+    def _ask_after_fence(self) -> None:
+        """Ask ahead what is asked after a fence: the control records, their markers, and the open transactions of tasks.
+
+        Which partitions the last record names is not known before it is read; those of the record before, and the others of
+        their topics if they are few, are a guess. A wrong one costs a flight.
+        """
+        self.brokers.ahead.drop()
+        self._log.ask()
+        if self._last_inline:
+            coordinator_state.ask_states(self.brokers, [control_id(self.sink)])
+            topics = {tp.topic for tp in self._last_inline}
+            several = [tp for topic in sorted(topics) for tp in self.brokers.partitions_of(topic)]
+            ask_producers(self.brokers, several if len(several) <= MAX_GUESSED else self._last_inline)
+        coordinator_state.ask_open_tasks(self.brokers, nodes_known=True)
+
     def _write(self, command: WriteControl, deadline: float) -> Result:
         inline = self._inline if command.inline else {}
         if set(inline) != set(command.record.inline if command.inline else ()):
@@ -216,6 +243,8 @@ class CommandExecutor:
         missing_since, reads = clock(), 0
         for _ in self.brokers.attempts(deadline, f"the end of the last write of {own!r}"):
             seen = self._log.read(deadline)
+            if not self._precedes_fence(seen):
+                self.brokers.ahead.drop()
             if not seen.undecided and not (seen.record and seen.record.inline):
                 return Found(seen.record)
             state = describe(self.brokers, [own], deadline)[own]
@@ -237,6 +266,18 @@ class CommandExecutor:
                 # after a day without reads compaction may have removed the marker together with its rows
                 self._log.forget()
         raise AssertionError
+
+    def _precedes_fence(self, seen: ControlLogState) -> bool:
+        """Return whether all records are older than the last fence, which then has waited for all of their markers.
+
+        Only then may leaders be asked for them before the last record is read.
+        """
+        if self.fenced is None or seen.undecided:
+            return False
+        if seen.record is None:
+            return True
+        producer_id, epoch = self.fenced.fencing
+        return seen.producer_id == producer_id and seen.end_epoch < epoch
 
     def _is_missing(self, found: Found) -> bool:
         """Return whether the topic lacks the commit that the coordinator has noted."""

@@ -7,6 +7,7 @@ sink count or are dropped by the markers of their producers, in the order of the
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,17 +22,19 @@ from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_erro
 from spark_producer.exactly_once.cluster import record_json
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
-from spark_producer.exactly_once.cluster.fetch import read_at
-from spark_producer.exactly_once.cluster.partition_state import offsets
+from spark_producer.exactly_once.cluster.fetch import fetch_request, read_at
+from spark_producer.exactly_once.cluster.partition_state import offsets, offsets_request
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.protocol.control_record import ControlRecord
-from spark_producer.protocol import decoded_records
+from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, batches
 from spark_producer.record.committed_filter import marker_type
 from spark_producer.record.control import ControlType
 from spark_producer.record.reading import read_records
 
 logger = escaping_logger(__name__)
+
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 FETCH_BYTES = 8 << 20
 
@@ -120,6 +123,14 @@ class ControlLog:
                 next(pauses)
         return ControlLogState(self._record(), self._producer_id, self._epoch, self._undecided(), self._end_epoch)
 
+    def ask(self) -> None:
+        """Send the requests of the next `read` ahead, if the leader is known."""
+        tp = TopicPartition(self._topic, PARTITION)
+        if self._position >= 0:
+            self._brokers.ask_leaders([tp], partial(offsets_request, self._brokers, LATEST, UNCOMMITTED))
+            wanted = FETCH, fetch_request(self._brokers, tp, self._position, UNCOMMITTED, FETCH_BYTES)
+            self._brokers.ask_leaders([tp], lambda _: wanted)
+
     def _end(self, deadline: float) -> int:
         """Return the end offset of the log. If it is before the offset that was read, the leader is looked up and asked again.
 
@@ -140,6 +151,7 @@ class ControlLog:
                     end,
                     self._position,
                 )
+                self._brokers.ahead.drop()
                 self._restart(-1)
             if self._position <= end:
                 return end
@@ -153,7 +165,7 @@ class ControlLog:
         acknowledged; until then a Fetch shows fewer records, and ListOffsets is not answered (KIP-207).
         """
         tp = TopicPartition(self._topic, PARTITION)
-        found = offsets(self._brokers, [tp], deadline, at=at, isolation=IsolationLevel.READ_UNCOMMITTED)
+        found = offsets(self._brokers, [tp], deadline, at=at, isolation=UNCOMMITTED)
         if tp not in found:
             raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {self._topic!r}")
         return found[tp]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import TopicPartition, TransactionVersion
@@ -13,6 +13,7 @@ from spark_producer.exactly_once.cluster.broker_requests import (
     MAX_IDS_PER_REQUEST,
     MOVED,
     TransactionAdmin,
+    by_node,
     refused,
     worst_error,
 )
@@ -45,17 +46,8 @@ def describe(
     left, asked = list(ids), frozenset(ids)
     attempts = brokers.attempts(deadline, "the state of its transactions")
     for _ in attempts:
-        by_node: dict[int, list[str]] = {}
-        for each, node in brokers.coordinators(left, deadline).items():
-            by_node.setdefault(node, []).append(each)
-        calls = [
-            NodeRequest(
-                node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + MAX_IDS_PER_REQUEST]))
-            )
-            for node, some in by_node.items()
-            for at in range(0, len(some), MAX_IDS_PER_REQUEST)
-        ]
-        for response in brokers.client.request_all(calls, deadline):
+        calls = _describe_calls(brokers.coordinators(left, deadline))
+        for response in brokers.ahead.request_all(calls, deadline):
             if isinstance(response, PyProducerError):
                 attempts.waiting_for = f"the state of its transactions ({response})"
                 continue
@@ -78,6 +70,24 @@ def describe(
             break
         brokers.forget_coordinators(left)
     return found
+
+
+def ask_states(brokers: TransactionAdmin, ids: Collection[str]) -> None:
+    """Send the requests of `describe` ahead, if all coordinators are known."""
+    nodes = brokers.known_coordinators(ids)
+    if len(nodes) == len(ids):
+        brokers.ahead.ask(_describe_calls(nodes))
+
+
+def _describe_calls(nodes: Mapping[str, int]) -> list[NodeRequest]:
+    """Return the requests about ids to their coordinators."""
+    return [
+        NodeRequest(
+            node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + MAX_IDS_PER_REQUEST]))
+        )
+        for node, some in by_node(nodes).items()
+        for at in range(0, len(some), MAX_IDS_PER_REQUEST)
+    ]
 
 
 def has_committed(
@@ -126,9 +136,7 @@ def open_tasks(
 
     `nodes_known` and Raises: as `listed`.
     """
-    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
-    body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
-    rows = listed(brokers, body, deadline, nodes_known=nodes_known)
+    rows = listed(brokers, _open_tasks_request(brokers), deadline, nodes_known=nodes_known)
     ids = {row.transactional_id for row in rows if row.transaction_state == ONGOING} - set(excluding)
     ids = {each for each in ids if is_task_of(brokers.sink, each)}
     states = describe(brokers, sorted(ids), deadline) if ids else {}
@@ -137,6 +145,18 @@ def open_tasks(
         for each, row in states.items()
         if row is not None and row.transaction_state == ONGOING
     )
+
+
+def ask_open_tasks(brokers: TransactionAdmin, *, nodes_known: bool = False) -> None:
+    """Send the requests of `open_tasks` ahead, to the brokers that are known."""
+    if not nodes_known:
+        brokers.ahead.ask_metadata([])
+    body = _open_tasks_request(brokers)
+    brokers.ahead.ask(NodeRequest(node, LIST_TRANSACTIONS, body) for node in sorted(brokers.client.brokers))
+
+
+def _open_tasks_request(brokers: TransactionAdmin) -> ListTransactionsRequest:
+    return ListTransactionsRequest((ONGOING,), transactional_id_pattern=f"{re.escape(task_prefix(brokers.sink))}.*")
 
 
 def open_by_sink(brokers: TransactionAdmin, deadline: float) -> dict[str, tuple[str, ...]]:
@@ -170,7 +190,7 @@ def listed(
     for number in attempts:
         refresh = number > 0 or not nodes_known
         nodes = brokers.nodes(deadline, refresh=refresh)  # a broker that has joined since may coordinate some of them
-        responses = brokers.client.request_all([NodeRequest(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
+        responses = brokers.ahead.request_all([NodeRequest(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
         complete = [one for one in responses if not isinstance(one, PyProducerError) and not worst_error(one)]
         found += [row for response in complete for row in response.transaction_states]
         if len(complete) == len(responses):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from spark_producer.common.cluster import ProducerIdAndEpoch
@@ -17,12 +18,16 @@ from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
 
 
-def fence(brokers: TransactionAdmin, topic: str, deadline: float) -> Fenced:
+def fence(
+    brokers: TransactionAdmin, topic: str, deadline: float, ask_ahead: Callable[[], None] = lambda: None
+) -> Fenced:
     """Take the next epoch of the sink's control id, and find the leader of the control topic and the note of the last commit.
 
     The coordinator itself is asked for the leader. It has written the marker of the sink's last transaction into the control
     topic, so it knows the leader that took it, or a newer one. Any other broker may be cut off and name a deposed leader, which,
     if it is cut off as well, would show an older control record as the last one.
+
+    `ask_ahead` is called when the epoch is taken: what it asks is under way together with the request for the leader.
 
     Without a response the request for an epoch is sent again: each attempt only takes a newer one.
 
@@ -33,6 +38,7 @@ def fence(brokers: TransactionAdmin, topic: str, deadline: float) -> Fenced:
     own = control_id(brokers.sink)
     for _ in brokers.attempts(deadline, f"the coordinator of {own!r}"):
         fenced = _take(brokers, own, deadline)
+        ask_ahead()
         if brokers.learn_from_coordinator(own, [topic], deadline):
             return fenced
     raise AssertionError

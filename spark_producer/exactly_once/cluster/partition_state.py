@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from spark_producer.common.cluster import TopicPartition
@@ -66,12 +67,8 @@ def producers(
     A partition that does not exist is left out.
     """
 
-    def build_request(requested: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
-        topics = (DescribeProducersTopic(topic, tuple(numbers)) for topic, numbers in by_topic(requested).items())
-        return DESCRIBE_PRODUCERS, DescribeProducersRequest(tuple(topics))
-
     found: dict[TopicPartition, Producers] = {}
-    for tp, row in brokers.request_leaders(partitions, build_request, _rows, deadline).items():
+    for tp, row in brokers.request_leaders(partitions, _producers_request, _rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             found[tp] = None
         elif row.error_code:
@@ -79,6 +76,16 @@ def producers(
         else:
             found[tp] = {each.producer_id: each for each in row.active_producers}
     return found
+
+
+def ask_producers(brokers: TransactionAdmin, partitions: Iterable[TopicPartition]) -> None:
+    """Send the requests of `producers` ahead, to the leaders that are known."""
+    brokers.ask_leaders(partitions, _producers_request)
+
+
+def _producers_request(partitions: Sequence[TopicPartition]) -> tuple[AnyApi, DescribeProducersRequest]:
+    topics = (DescribeProducersTopic(topic, tuple(numbers)) for topic, numbers in by_topic(partitions).items())
+    return DESCRIBE_PRODUCERS, DescribeProducersRequest(tuple(topics))
 
 
 def offsets(
@@ -91,26 +98,30 @@ def offsets(
 ) -> dict[TopicPartition, int]:
     """Return an offset of each partition that exists: by default the last stable offset."""
 
-    def build_request(requested: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
-        topics = (
-            ListOffsetsTopic(
-                topic,
-                tuple(
-                    ListOffsetsPartition(each, brokers.epoch_of(TopicPartition(topic, each)), at) for each in numbers
-                ),
-            )
-            for topic, numbers in by_topic(requested).items()
-        )
-        return LIST_OFFSETS, ListOffsetsRequest(isolation_level=isolation, topics=tuple(topics))
-
     found: dict[TopicPartition, int] = {}
-    for tp, row in brokers.request_leaders(partitions, build_request, _rows, deadline).items():
+    for tp, row in brokers.request_leaders(
+        partitions, partial(offsets_request, brokers, at, isolation), _rows, deadline
+    ).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             raise missing_right(Right.WRITE_TOPIC, brokers.sink, brokers.client.user, tp.topic)
         if row.error_code:
             raise broker_error(row.error_code, f"the offsets of {tp}")
         found[tp] = row.offset
     return found
+
+
+def offsets_request(
+    brokers: TransactionAdmin, at: int, isolation: int, partitions: Sequence[TopicPartition]
+) -> tuple[AnyApi, ListOffsetsRequest]:
+    """Return the request for an offset of each partition; a deposed leader that does not know it refuses it."""
+    topics = (
+        ListOffsetsTopic(
+            topic,
+            tuple(ListOffsetsPartition(each, brokers.epoch_of(TopicPartition(topic, each)), at) for each in numbers),
+        )
+        for topic, numbers in by_topic(partitions).items()
+    )
+    return LIST_OFFSETS, ListOffsetsRequest(isolation_level=isolation, topics=tuple(topics))
 
 
 class StillOpen(NamedTuple):

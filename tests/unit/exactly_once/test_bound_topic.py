@@ -217,7 +217,7 @@ def test_a_begin_takes_no_more_rounds_than_before() -> None:
         driver.begin(sink)
         after = cluster.client.rounds, cluster.client.requests
         driver.close_all()
-    assert (after[0] - before[0], after[1] - before[1]) == (6, 7)
+    assert (after[0] - before[0], after[1] - before[1]) == (3, 8)
 
 
 FENCE = ProducerIdAndEpoch(7, 100)

@@ -13,7 +13,15 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.protocol.commands import DescribeControlId, Fence, Fenced, Found, ReadControl
-from spark_producer.protocol import DESCRIBE_TRANSACTIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, messages
+from spark_producer.protocol import (
+    DESCRIBE_TRANSACTIONS,
+    FETCH,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    LIST_TRANSACTIONS,
+    METADATA,
+    messages,
+)
 from tests.fakes.scripted_client import LOST, ScriptedClient
 from tests.unit.exactly_once.cluster.test_control_log import COMMIT, PARTITION_0, Log, control_record
 
@@ -34,6 +42,7 @@ class CutOff(ScriptedClient):
         """whether all brokers have heard of the election"""
         row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "CompleteCommit", producer_id=7)
         self.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
+        self.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse())
         self.answers(INIT_PRODUCER_ID, messages.InitProducerIdResponse(0, 0, 7, 4))
         for log in self.logs.values():
             log.write(7, control_record(0))

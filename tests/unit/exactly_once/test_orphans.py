@@ -113,8 +113,8 @@ def test_a_begin_uses_the_brokers_that_the_coordinator_named_and_a_commit_reques
 def test_who_does_not_answer_a_begin_is_asked_again_only_if_it_is_still_there() -> None:
     client = Growing()
     cluster = CommandExecutor(cast("Any", client), "orders", CONTROL[0])
+    client.answers(LIST_TRANSACTIONS, LOST, messages.ListTransactionsResponse())
     cluster.perform(Fence())
     client.joined = True
-    client.answers(LIST_TRANSACTIONS, LOST, messages.ListTransactionsResponse())
     assert cluster.perform(ListOpen()) == Opened(())
     assert client.listed() == [1, 1, 2]

@@ -1,0 +1,110 @@
+"""Questions that are sent ahead of their turn, in the flight of an earlier request.
+
+The code whose turn it is then builds its requests as if there were no flight. A response counts only for an equal request to the
+same broker, under the same leader epochs; otherwise the request is sent in its turn. An error counts as it does in its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.client import metadata_request
+from spark_producer.admin.exchange import ANY, Exchange, NodeRequest, ResponseOrError
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.errors import PyProducerError
+from spark_producer.protocol import DESCRIBE_PRODUCERS, METADATA
+from spark_producer.protocol.messages import MetadataResponse
+
+MAX_AGE_S = 1.0
+"""Maximum seconds from the sending of a request to its turn, so that its response is hardly older than one in its turn."""
+
+
+class _Asked(NamedTuple):
+    """A request that was sent, with the leader epochs of its partitions at that time."""
+
+    call: NodeRequest
+    epochs: dict[TopicPartition, int]
+    exchange: Exchange
+
+
+class Ahead:
+    """The questions of one sink that wait for their turn. Only requests that change nothing are sent ahead.
+
+    A timeout closes a connection with all that is under way on it. So the requests have the time that any request has; only the
+    wait for them is shorter where the caller's time is.
+    """
+
+    def __init__(self, client: BlockingClient, epoch_of: Callable[[TopicPartition], int]) -> None:
+        self._client = client
+        self._epoch_of = epoch_of
+        self._asked: list[_Asked] = []
+
+    def ask(self, calls: Iterable[NodeRequest]) -> None:
+        """Send requests, and return without waiting."""
+        for call in calls:
+            self._asked.append(_Asked(call, self._epochs(call), self._client.begin([call])))
+
+    def ask_metadata(self, topics: Sequence[str]) -> None:
+        """Ask any broker for the brokers of the cluster and the leaders of `topics`, and return without waiting."""
+        self.ask([NodeRequest(ANY, METADATA, metadata_request(topics))])
+
+    def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
+        """Return the responses or errors as `BlockingClient.request_all` does, without sending again what was sent ahead."""
+        early = {at: found for at, call in enumerate(calls) if (found := self._take(call)) is not None}
+        left = [at for at in range(len(calls)) if at not in early]
+        exchange = self._client.begin([calls[at] for at in left], deadline)
+        responses = {at: self._client.finish(found, deadline)[0] for at, found in early.items()}
+        responses |= dict(zip(left, self._client.finish(exchange), strict=True))
+        return [responses[at] for at in range(len(calls))]
+
+    def metadata(self, topics: Sequence[str], deadline: float, node: int | None = ANY) -> MetadataResponse:
+        """Return the brokers of the cluster and `topics`, as `node` or any broker knows them.
+
+        Raises: as `BlockingClient.metadata`.
+        """
+        exchange = self._take(NodeRequest(node, METADATA, metadata_request(topics)))
+        if exchange is not None:
+            [response] = self._client.finish(exchange, deadline)
+            if not isinstance(response, PyProducerError):
+                return self._client.learn(response)
+            if self._client.clock() >= deadline:
+                raise response
+        return self._client.metadata(topics, deadline, node)
+
+    def _take(self, call: NodeRequest) -> Exchange | None:
+        """Return the exchange of the question that answers `call`; None if there is none. It counts once."""
+        for asked in self._asked:
+            if _answers(asked.call, call):
+                self._asked.remove(asked)
+                is_old = self._client.clock() - asked.exchange.started > MAX_AGE_S
+                epochs = self._epochs(call)
+                if not is_old and epochs == {tp: asked.epochs[tp] for tp in epochs}:
+                    return asked.exchange
+                self._client.drop(asked.exchange)
+                return None
+        return None
+
+    def drop(self) -> None:
+        """Forget all questions: what they ask may have changed."""
+        for asked in self._asked:
+            self._client.drop(asked.exchange)
+        self._asked.clear()
+
+    def _epochs(self, call: NodeRequest) -> dict[TopicPartition, int]:
+        """Return the known leader epochs of the partitions of a request that does not name them itself."""
+        return {tp: self._epoch_of(tp) for tp in _partitions(call)}
+
+
+def _partitions(call: NodeRequest) -> frozenset[TopicPartition]:
+    if call.api.key != DESCRIBE_PRODUCERS.key:
+        return frozenset()
+    return frozenset(TopicPartition(topic.name, each) for topic in call.body.topics for each in topic.partition_indexes)
+
+
+def _answers(asked: NodeRequest, call: NodeRequest) -> bool:
+    """Return whether the response to `asked` has all that `call` asks for: it may have the producers of more partitions."""
+    if asked == call:
+        return True
+    return asked[:2] == call[:2] and bool(wanted := _partitions(call)) and wanted <= _partitions(asked)

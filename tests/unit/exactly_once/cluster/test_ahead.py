@@ -1,0 +1,117 @@
+"""Questions that are sent ahead of their turn: when their responses count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_producer.admin.exchange import NodeRequest
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.errors import PyProducerError
+from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
+from spark_producer.exactly_once.cluster.partition_state import ask_producers, producers
+from spark_producer.protocol import DESCRIBE_PRODUCERS, LIST_TRANSACTIONS, messages
+from tests.fakes.scripted_client import LOST, ScriptedClient, brokers_of
+
+ZERO, ONE = TopicPartition("rows", 0), TopicPartition("rows", 1)
+ANSWER = messages.ListTransactionsResponse(7)
+
+
+def listing(node: int = 1, states: tuple[str, ...] = ()) -> NodeRequest:
+    return NodeRequest(node, LIST_TRANSACTIONS, messages.ListTransactionsRequest(states))
+
+
+def remembering(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
+    """Each partition has one producer, with its own number."""
+    return messages.DescribeProducersResponse(
+        0,
+        tuple(
+            messages.DescribeProducersTopicResult(
+                topic.name,
+                tuple(
+                    messages.DescribeProducersPartition(each, active_producers=(messages.ActiveProducer(each, 0),))
+                    for each in topic.partition_indexes
+                ),
+            )
+            for topic in body.topics
+        ),
+    )
+
+
+@pytest.fixture
+def client() -> ScriptedClient:
+    made = ScriptedClient()
+    made.leaders = {ZERO: 2, ONE: 2}
+    made.answers(LIST_TRANSACTIONS, ANSWER)
+    made.scripts[DESCRIBE_PRODUCERS.name] = remembering
+    return made
+
+
+def sent(client: ScriptedClient) -> int:
+    return len(client.bodies(LIST_TRANSACTIONS)) + len(client.bodies(DESCRIBE_PRODUCERS))
+
+
+def request(brokers: TransactionAdmin, *calls: NodeRequest) -> list[Any]:
+    return brokers.ahead.request_all(calls, brokers.client.deadline())
+
+
+def test_a_question_is_sent_once_and_its_response_counts_once(client: ScriptedClient) -> None:
+    brokers = brokers_of(client)
+    brokers.ahead.ask([listing()])
+    assert request(brokers, listing()) == [ANSWER]
+    assert sent(client) == 1
+    assert request(brokers, listing()) == [ANSWER]
+    assert sent(client) == 2
+
+
+@pytest.mark.parametrize("other", [listing(node=2), listing(states=("Ongoing",))])
+def test_another_question_is_sent_in_its_turn(client: ScriptedClient, other: NodeRequest) -> None:
+    brokers = brokers_of(client)
+    brokers.ahead.ask([listing()])
+    assert request(brokers, other, listing()) == [ANSWER, ANSWER]
+    assert sent(client) == 2
+
+
+def test_what_is_old_or_forgotten_is_asked_again(client: ScriptedClient) -> None:
+    brokers = brokers_of(client)
+    brokers.ahead.ask([listing()])
+    client.pause(MAX_AGE_S * 1.01)
+    request(brokers, listing())
+    assert sent(client) == 2
+    brokers.ahead.ask([listing()])
+    brokers.ahead.drop()
+    request(brokers, listing())
+    assert sent(client) == 4
+
+
+def test_an_error_is_the_callers(client: ScriptedClient) -> None:
+    brokers = brokers_of(client)
+    client.answers(LIST_TRANSACTIONS, LOST, ANSWER)
+    brokers.ahead.ask([listing()])
+    [error] = request(brokers, listing())
+    assert isinstance(error, PyProducerError)
+    assert sent(client) == 1
+
+
+def test_a_response_about_more_partitions_answers_for_some(client: ScriptedClient) -> None:
+    brokers = brokers_of(client)
+    deadline = client.deadline()
+    brokers.leaders([ZERO, ONE], deadline)
+    ask_producers(brokers, [ZERO, ONE])
+    assert list(producers(brokers, [ONE], deadline)[ONE] or ()) == [1]
+    assert sent(client) == 1
+    ask_producers(brokers, [ONE])
+    assert producers(brokers, [ZERO, ONE], deadline).keys() == {ZERO, ONE}
+    assert sent(client) == 3
+
+
+def test_a_leader_that_was_deposed_meanwhile_has_not_answered(client: ScriptedClient) -> None:
+    """Even if it leads again: DescribeProducers does not name the epoch."""
+    brokers = brokers_of(client)
+    brokers.leaders([ZERO], client.deadline())
+    ask_producers(brokers, [ZERO])
+    brokers._epochs[ZERO] = 5
+    producers(brokers, [ZERO], client.deadline())
+    assert sent(client) == 2
