@@ -6,6 +6,7 @@ and librdkafka. Tests get the markers `kafka` and `spark` from the fixtures they
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import logging
 import os
@@ -24,6 +25,10 @@ import pytest
 from hypothesis import settings
 
 from spark_producer.common import redaction
+
+# As in the Makefile: without bytecode each process of pytest rewrites all tests, and each child compiles what it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +106,19 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--slow`: the slow tests of `unit/` too, which `make test` runs."""
     parser.addoption("--slow", action="store_true", help="run the slow tests of tests/unit as well")
+
+
+def pytest_sessionstart() -> None:
+    """Collect no garbage while tests are collected: nearly all of that million objects stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Take what was collected out of the garbage collector, which would go through all of it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(5_000)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
