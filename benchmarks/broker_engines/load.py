@@ -140,7 +140,7 @@ def fetch(client: Client, partition: int, offset: int, max_bytes: int) -> tuple[
     """
     wanted = messages.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = messages.FetchRequest(
-        max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=(messages.FetchTopic(TOPIC, (wanted,)),)
+        max_wait_ms=500, min_bytes=1, max_bytes=max_bytes, topics=(messages.FetchTopic(TOPIC, partitions=(wanted,)),)
     )
     client.send(framed(FETCH, request))
     (topic,) = decode_response(FETCH, FETCH.max_version, client.receive())[1].responses

@@ -116,7 +116,7 @@ class TopicReader:
             max_bytes=REQUEST_BYTES,
             isolation_level=self._isolation,
             session_epoch=-1,
-            topics=(FetchTopic(self._topic, wanted),),
+            topics=(FetchTopic(self._topic, partitions=wanted),),
         )
         response = self._client.request(FETCH, body, node=leader)
         check(response.error_code, f"topic {self._topic!r}")

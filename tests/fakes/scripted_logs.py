@@ -72,7 +72,7 @@ class ScriptedLogs(ScriptedClient):
         return [[(row.partition, row.fetch_offset) for row in body.topics[0].partitions] for body in self.bodies(FETCH)]
 
     def _fetch(self, body: FetchRequest) -> FetchResponse:
-        return FetchResponse(responses=(FetchTopicResponse(TOPIC, tuple(self.batches.pop(0))),))
+        return FetchResponse(responses=(FetchTopicResponse(TOPIC, partitions=tuple(self.batches.pop(0))),))
 
     def _list_offsets(self, body: ListOffsetsRequest) -> ListOffsetsResponse:
         if self.empty_responses:

@@ -86,7 +86,7 @@ def check_health(client: RawClient) -> None:
     produced = client.ask(PRODUCE, messages.ProduceRequest(topic_data=data)).responses[0].partition_responses[0]
     assert produced.error_code == 0
     wanted = (messages.FetchPartition(0, fetch_offset=produced.base_offset, partition_max_bytes=MIB),)
-    fetched = client.ask(FETCH, messages.FetchRequest(topics=(messages.FetchTopic(NORMAL, wanted),)))
+    fetched = client.ask(FETCH, messages.FetchRequest(topics=(messages.FetchTopic(NORMAL, partitions=wanted),)))
     assert bytes(decoded_records(fetched.responses[0].partitions[0].records) or b"")[16:] == bytes(batch)[16:]
 
 

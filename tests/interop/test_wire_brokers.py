@@ -145,7 +145,9 @@ def test_produce_offsets_and_fetch(wire: Wire, broker: Broker, topic: str) -> No
             assert (offset.error_code, offset.offset) == (0, expected)
     for version in wire.versions(FETCH):
         wanted = messages.FetchPartition(1, fetch_offset=0, partition_max_bytes=1 << 20)
-        fetch = messages.FetchRequest(max_wait_ms=1000, min_bytes=1, topics=(messages.FetchTopic(topic, (wanted,)),))
+        fetch = messages.FetchRequest(
+            max_wait_ms=1000, min_bytes=1, topics=(messages.FetchTopic(topic, partitions=(wanted,)),)
+        )
         fetched = wire.ask_for_one(FETCH, version, fetch)
         assert (fetched.error_code, fetched.high_watermark) == (0, written)
         found = [

@@ -8,6 +8,7 @@ has the aborted transactions: the consumer skips their records. All responses ha
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import Final
 
@@ -42,9 +43,9 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     """Return whether the Fetch has to wait: fewer than `min_bytes` can be read, and there is no error."""
     waiting = 0
     last = _last_mentions(request)
-    for (topic, _), wanted in last.items():
+    for topic, wanted in last.values():
         try:
-            partition = _partition(context, topic, wanted.partition, wanted.current_leader_epoch)
+            partition = _partition(context, _name_of(context, topic), wanted.partition, wanted.current_leader_epoch)
             log = partition.log
             log.check_offset(wanted.fetch_offset)
             end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else None
@@ -56,14 +57,39 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     return bool(last) and request.session_id == 0
 
 
-def _last_mentions(request: messages.FetchRequest) -> dict[tuple[str, int], messages.FetchPartition]:
+def _last_mentions(
+    request: messages.FetchRequest,
+) -> dict[tuple[str, bytes, int], tuple[messages.FetchTopic, messages.FetchPartition]]:
     """Return the request for each partition. The last mention of a repeated one counts, as in Kafka (FetchRequest.fetchData)."""
-    return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
+    return {
+        (topic.topic, topic.topic_id, wanted.partition): (topic, wanted)
+        for topic in request.topics
+        for wanted in topic.partitions
+    }
 
 
-def _waits_for(request: messages.FetchRequest) -> list[object]:
-    """Return the keys of the partitions that the request reads."""
-    return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
+def _name_of(context: Context, topic: messages.FetchTopic) -> str:
+    """Return the name of a topic that is requested by name or, from version 13 on, by id.
+
+    Raises:
+        BrokerError: UNKNOWN_TOPIC_ID.
+    """
+    if topic.topic:
+        return topic.topic
+    found = context.topics.get_by_id(topic.topic_id)
+    if found is None:
+        raise BrokerError(f"there is no topic with the id {topic.topic_id.hex()}", code=Code.UNKNOWN_TOPIC_ID)
+    return found.name
+
+
+def _waits_for(context: Context, request: messages.FetchRequest) -> list[object]:
+    """Return the keys of the partitions that the request reads, without those of unknown topics, which do not wait."""
+    found: list[object] = []
+    for topic in request.topics:
+        with contextlib.suppress(BrokerError):
+            name = _name_of(context, topic)
+            found += [partition_key(name, wanted.partition) for wanted in topic.partitions]
+    return found
 
 
 class DelayedFetch(DeferredResponse):
@@ -73,7 +99,7 @@ class DelayedFetch(DeferredResponse):
 
     def __init__(self, context: Context, request: messages.FetchRequest) -> None:
         size = waiting_size(sum(1 + len(topic.partitions) for topic in request.topics))
-        super().__init__(_waits_for(request), request.max_wait_ms / 1000, size)
+        super().__init__(_waits_for(context, request), request.max_wait_ms / 1000, size)
         self._context = context
         self._request = request
 
@@ -103,19 +129,19 @@ def _read_all(context: Context, request: messages.FetchRequest, max_bytes: int) 
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
-            if last[topic.topic, wanted.partition] is not wanted:
+            if last[topic.topic, topic.topic_id, wanted.partition][1] is not wanted:
                 continue
-            result, size = _read(context, topic.topic, wanted, left, request.isolation_level, at_least_one=is_empty)
+            result, size = _read(context, topic, wanted, left, request.isolation_level, at_least_one=is_empty)
             left -= size
             is_empty = is_empty and size == 0
             partitions.append(result)
-        responses.append(messages.FetchTopicResponse(topic.topic, tuple(partitions)))
+        responses.append(messages.FetchTopicResponse(topic.topic, topic.topic_id, tuple(partitions)))
     return messages.FetchResponse(responses=tuple(responses))
 
 
 def _read(
     context: Context,
-    topic: str,
+    topic: messages.FetchTopic,
     wanted: messages.FetchPartition,
     left: int,
     isolation_level: int,
@@ -125,7 +151,7 @@ def _read(
     """Return the response for one partition, and the bytes that it counts for."""
     limit = max(min(wanted.partition_max_bytes, left), 0)
     try:
-        partition = _partition(context, topic, wanted.partition, wanted.current_leader_epoch)
+        partition = _partition(context, _name_of(context, topic), wanted.partition, wanted.current_leader_epoch)
         log = partition.log
         log.check_offset(wanted.fetch_offset)
         stable = partition.last_stable_offset
@@ -139,7 +165,7 @@ def _read(
             aborted = _aborted(partition, wanted.fetch_offset, len(records))
     except BrokerError as error:
         if error.code == Code.KAFKA_STORAGE_ERROR:  # the response has no field for the reason
-            logger.error("partition %d of topic %s: %s", wanted.partition, topic, error)
+            logger.error("partition %d of topic %s: %s", wanted.partition, _name_of(context, topic), error)
         return messages.FetchPartitionResponse(
             wanted.partition, error.code, high_watermark=-1, aborted_transactions=None, records=b""
         ), 0

@@ -31,7 +31,7 @@ def fetch_request(
     """Return the request. A deposed leader that does not know it refuses the request by its leader epoch."""
     topic, partition = tp
     wanted = FetchPartition(partition, brokers.epoch_of(tp), position, partition_max_bytes=size)
-    return FetchRequest(max_bytes=size, isolation_level=isolation, topics=(FetchTopic(topic, (wanted,)),))
+    return FetchRequest(max_bytes=size, isolation_level=isolation, topics=(FetchTopic(topic, partitions=(wanted,)),))
 
 
 def rows_of(response: Any) -> Iterator[tuple[TopicPartition, Any]]:

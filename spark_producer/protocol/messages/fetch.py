@@ -3,7 +3,20 @@
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
-from spark_producer.protocol.fields import Int8, Int16, Int32, Int64, NullableString, Records, Since, String, Tag
+from spark_producer.protocol.fields import (
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    Records,
+    Since,
+    String,
+    Tag,
+    Until,
+    Uuid,
+)
+from spark_producer.protocol.messages.cluster import NO_UUID
 from spark_producer.protocol.messages.produce import LeaderIdAndEpoch
 
 # Fetch (1)
@@ -21,16 +34,18 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """The partitions of one topic."""
+    """The partitions of one topic, which has its id instead of its name from 13 on (KIP-516)."""
 
-    topic: String = ""
+    topic: Annotated[String, Until(12)] = ""
+    topic_id: Annotated[Uuid, Since(13)] = NO_UUID
     partitions: tuple[FetchPartition, ...] = ()
 
 
 class ForgottenTopic(NamedTuple):
     """Partitions to drop from an incremental fetch session (KIP-227)."""
 
-    topic: String = ""
+    topic: Annotated[String, Until(12)] = ""
+    topic_id: Annotated[Uuid, Since(13)] = NO_UUID
     partitions: tuple[Int32, ...] = ()
 
 
@@ -88,9 +103,10 @@ class FetchPartitionResponse(NamedTuple):
 
 
 class FetchTopicResponse(NamedTuple):
-    """The partitions of one topic."""
+    """The partitions of one topic, named as in the request."""
 
-    topic: String = ""
+    topic: Annotated[String, Until(12)] = ""
+    topic_id: Annotated[Uuid, Since(13)] = NO_UUID
     partitions: tuple[FetchPartitionResponse, ...] = ()
 
 

@@ -45,7 +45,7 @@ class Fetch(NamedTuple):
         body = messages.FetchRequest(
             max_wait_ms=0,
             isolation_level=int(self.committed),
-            topics=(messages.FetchTopic(talk.place.topic, (wanted,)),),
+            topics=(messages.FetchTopic(talk.place.topic, partitions=(wanted,)),),
         )
         ((found,),) = (topic.partitions for topic in talk.ask(connection, FETCH, 12, body).responses)
         aborted = found.aborted_transactions

@@ -59,7 +59,11 @@ class Peer:
         """Return the number of bytes from `offset` on, however many there are now."""
         partition = messages.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=MIB)
         request = messages.FetchRequest(
-            max_wait_ms=0, min_bytes=1, max_bytes=MIB, session_id=0, topics=(messages.FetchTopic("t", (partition,)),)
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=MIB,
+            session_id=0,
+            topics=(messages.FetchTopic("t", partitions=(partition,)),),
         )
         (result,) = self.client.ask(FETCH, request, 11).responses[0].partitions
         assert result.error_code == Code.NONE

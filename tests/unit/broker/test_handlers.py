@@ -21,6 +21,7 @@ from spark_producer.protocol import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     FETCH,
+    FETCH_BY_ID,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     METADATA,
@@ -53,7 +54,9 @@ def produce_request(*data: tuple[str, int, memoryview | None], acks: int = -1) -
 
 def fetch_request(*data: tuple[str, int, int], epoch: int = -1, **fields: Any) -> messages.FetchRequest:
     topics = tuple(
-        messages.FetchTopic(topic, (messages.FetchPartition(index, epoch, offset, partition_max_bytes=10_000),))
+        messages.FetchTopic(
+            topic, partitions=(messages.FetchPartition(index, epoch, offset, partition_max_bytes=10_000),)
+        )
         for topic, index, offset in data
     )
     return messages.FetchRequest(topics=topics, **fields)
@@ -357,3 +360,25 @@ def test_delete_topics(context: Context) -> None:
     assert [result.error_code for result in response.body.responses] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert response.changed == (partition_key("t", 0), partition_key("t", 1)), "delayed Fetches must be checked"
     assert context.topics.get("t") is None
+
+
+def by_id(topic_id: bytes, **fields: Any) -> messages.FetchRequest:
+    wanted = (messages.FetchPartition(0, partition_max_bytes=10_000),)
+    return messages.FetchRequest(topics=(messages.FetchTopic(topic_id=topic_id, partitions=wanted),), **fields)
+
+
+def test_a_topic_is_fetched_by_its_id_and_not_after_it_was_created_again(context: Context) -> None:
+    topic = context.topics.get("t")
+    assert topic is not None
+    produced(context, ("t", 0, make_batch(3)))
+    [found] = ask(context, FETCH_BY_ID, by_id(topic.topic_id)).responses
+    assert (found.topic, found.topic_id, found.partitions[0].error_code) == ("", topic.topic_id, Code.NONE)
+    assert read_size(found.partitions[0])
+    waiting = fetch.DelayedFetch(context, by_id(topic.topic_id, max_wait_ms=1000, min_bytes=1_000_000))
+    assert not waiting.is_ready()
+    ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t",)))
+    context.topics.create("t", 2)
+    assert waiting.is_ready(), "it has an error to report"
+    for response in (waiting.response(10_000), ask(context, FETCH_BY_ID, by_id(topic.topic_id))):
+        [refused] = response.responses
+        assert (refused.topic_id, refused.partitions[0].error_code) == (topic.topic_id, Code.UNKNOWN_TOPIC_ID)

@@ -51,7 +51,7 @@ def fetch_request(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         isolation_level=isolation,
-        topics=(messages.FetchTopic("t", (wanted,)),),
+        topics=(messages.FetchTopic("t", partitions=(wanted,)),),
     )
 
 
@@ -129,7 +129,9 @@ def test_aborted_transactions_count_as_bytes_of_the_response(context: Context, p
         partition.write_marker(producer_id, 0, False, 0)
     context.topics.create("u", 1).partitions[0].append(make_batch())
     both = tuple(
-        messages.FetchTopic(topic, (messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=BATCH),))
+        messages.FetchTopic(
+            topic, partitions=(messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=BATCH),)
+        )
         for topic, offset in (("t", 99), ("u", 0))
     )
 

@@ -61,7 +61,7 @@ def test_of_a_partition_named_twice_produce_takes_the_last(context: Context) -> 
 def test_of_a_partition_named_twice_fetch_reads_the_last(context: Context) -> None:
     context.topics.partition("t", 0).append(make_batch(1))
     wanted = tuple(messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1000) for offset in (0, 1))
-    response = ask(context, FETCH, messages.FetchRequest(topics=(messages.FetchTopic("t", wanted),)))
+    response = ask(context, FETCH, messages.FetchRequest(topics=(messages.FetchTopic("t", partitions=wanted),)))
     (partition,) = response.responses[0].partitions
     assert (partition.error_code, partition.records) == (Code.NONE, b"")
 
@@ -73,7 +73,7 @@ def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(tmp_path:
     context = context_of(store, BrokerSettings())
     store.partition("t", 0).append(make_batch())
     named = tuple(messages.FetchPartition(0, partition_max_bytes=10 + number) for number in range(1000))
-    request = messages.FetchRequest(min_bytes=1000, topics=(messages.FetchTopic("t", named),))
+    request = messages.FetchRequest(min_bytes=1000, topics=(messages.FetchTopic("t", partitions=named),))
     assert must_wait(context, request), "a repeated name does not add up"
     assert asked == [1009]
     store.close()

@@ -64,7 +64,10 @@ def fetch_request(
 ) -> messages.FetchRequest:
     wanted = messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=max_bytes)
     return messages.FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=(messages.FetchTopic("t", (wanted,)),)
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=(messages.FetchTopic("t", partitions=(wanted,)),),
     )
 
 
@@ -293,7 +296,9 @@ def test_a_defect_in_a_handler_costs_one_connection(
 
 def test_a_fetch_with_a_repeated_partition_affects_no_other_client(broker: LocalBroker, client: RawClient) -> None:
     wanted = messages.FetchPartition(0, partition_max_bytes=MIB)
-    twice = messages.FetchRequest(max_wait_ms=20, min_bytes=1, topics=(messages.FetchTopic("t", (wanted, wanted)),))
+    twice = messages.FetchRequest(
+        max_wait_ms=20, min_bytes=1, topics=(messages.FetchTopic("t", partitions=(wanted, wanted)),)
+    )
     assert records_of(client.ask(FETCH, twice)) == b""
     client.send(FETCH, twice._replace(max_wait_ms=3_600_000))
     with RawClient(broker.port) as producer:

@@ -81,7 +81,9 @@ class CutOff(ScriptedClient):
         if call.api is FETCH:
             if code:
                 refused = messages.FetchPartitionResponse(0, code)
-                return messages.FetchResponse(responses=(messages.FetchTopicResponse(PARTITION_0[0], (refused,)),))
+                return messages.FetchResponse(
+                    responses=(messages.FetchTopicResponse(PARTITION_0[0], partitions=(refused,)),)
+                )
             return self.logs[call.node].client.scripts[FETCH.name](call.body)
         if code:
             row = messages.ListOffsetsPartitionResponse(0, code)

@@ -121,7 +121,7 @@ def test_eight_mebibytes_are_received(drive: Drive) -> None:
     def big_answer(peer: Peer) -> None:
         peer.negotiate()
         partition = messages.FetchPartitionResponse(records=payload)
-        topic = messages.FetchTopicResponse("topic", (partition,))
+        topic = messages.FetchTopicResponse("topic", partitions=(partition,))
         peer.answer(peer.read(), messages.FetchResponse(responses=(topic,)))
         peer.wait_for_close()
 

@@ -178,7 +178,9 @@ def fetch(offset: int = 0, *, max_wait_ms: int = 0, partitions: int = 1) -> mess
     wanted = tuple(
         messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=FOREVER) for _ in range(partitions)
     )
-    return messages.FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=(messages.FetchTopic("t", wanted),))
+    return messages.FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, topics=(messages.FetchTopic("t", partitions=wanted),)
+    )
 
 
 def produced(peer: Peer, request: messages.ProduceRequest) -> int:

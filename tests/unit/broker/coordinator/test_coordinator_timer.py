@@ -39,7 +39,7 @@ def test_a_reader_is_woken(local: LocalBroker, how: str, monkeypatch: pytest.Mon
         assert written.responses[0].partition_responses[0].error_code == Code.NONE
 
         reader.ask(API_VERSIONS, messages.ApiVersionsRequest())
-        wanted = (messages.FetchTopic("t", (messages.FetchPartition(0, partition_max_bytes=10_000),)),)
+        wanted = (messages.FetchTopic("t", partitions=(messages.FetchPartition(0, partition_max_bytes=10_000),)),)
         reader.send(
             FETCH,
             messages.FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=10_000, isolation_level=1, topics=wanted),

@@ -114,7 +114,9 @@ def state(context: Context, transactional_id: str = "id") -> messages.DescribedT
 def committed(context: Context, partition: tuple[str, int] = ("t", 0)) -> tuple[int, int, int]:
     """What a reader of committed records sees: (bytes, end of what it may read, aborted transactions)."""
     topic, index = partition
-    wanted = messages.FetchTopic(topic, (messages.FetchPartition(index, fetch_offset=0, partition_max_bytes=100_000),))
+    wanted = messages.FetchTopic(
+        topic, partitions=(messages.FetchPartition(index, fetch_offset=0, partition_max_bytes=100_000),)
+    )
     response = ask(context, FETCH, messages.FetchRequest(max_bytes=100_000, isolation_level=1, topics=(wanted,)))
     row = response.responses[0].partitions[0]
     assert row.error_code == Code.NONE

@@ -60,7 +60,7 @@ def test_large_requests_and_answers(client: RawClient) -> None:
         assert (topic.partition_responses[0].error_code, topic.partition_responses[0].base_offset) == (0, offset)
     wanted = messages.FetchPartition(0, fetch_offset=0, partition_max_bytes=20 * MIB)
     response = client.ask(
-        FETCH, messages.FetchRequest(max_bytes=20 * MIB, topics=(messages.FetchTopic("t", (wanted,)),))
+        FETCH, messages.FetchRequest(max_bytes=20 * MIB, topics=(messages.FetchTopic("t", partitions=(wanted,)),))
     )
     records = response.responses[0].partitions[0].records
     assert records is not None

@@ -67,7 +67,7 @@ class Log:
         self.hidden = max(0, self.hidden - 1)
         data = b"".join([batch for offset, batch in self.batches if position <= offset < end][:2])  # two at a time
         row = messages.FetchPartitionResponse(0, code, end, records=None if code else memoryview(data))
-        return messages.FetchResponse(responses=(messages.FetchTopicResponse(PARTITION_0[0], (row,)),))
+        return messages.FetchResponse(responses=(messages.FetchTopicResponse(PARTITION_0[0], partitions=(row,)),))
 
 
 def control_record(batch: int, sink: str = "orders") -> ControlRecord:

@@ -100,7 +100,9 @@ def looking(start: int, end: int) -> tuple[ScriptedClient, TransactionOutcome]:
     def fetch(body: Any) -> FetchResponse:
         position = body.topics[0].partitions[0].fetch_offset
         code = 0 if start <= position <= end else 1
-        return FetchResponse(responses=(FetchTopicResponse("orders", (FetchPartitionResponse(0, code, end, end),)),))
+        return FetchResponse(
+            responses=(FetchTopicResponse("orders", partitions=(FetchPartitionResponse(0, code, end, end),)),)
+        )
 
     client.scripts[FETCH.name] = fetch
     row = ListOffsetsPartitionResponse(0, offset=start)
