@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from spark_producer.common.backoff import Backoff
-from spark_producer.common.cluster import NO_LEADER, TopicPartition
+from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.decoding import FetchedBatches, corrupt
@@ -41,7 +41,8 @@ READ_ADVICE = "grant READ and DESCRIBE on the topic to this user"
 
 NO_TOPIC_IDS: Mapping[str, bytes] = MappingProxyType({})
 
-UNKNOWN = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID)
+UNKNOWN = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID)
+"""The error codes about a partition that was deleted, or that a broker does not know yet."""
 
 _NEVER = float("inf")
 
@@ -138,7 +139,8 @@ class Fetcher:
                 return
             if not self._ready(node, partitions, network, now):
                 continue
-            request = fetch_request(node, partitions, share, self._settings, self._cluster)
+            ids = self._cluster.topic_ids | self._topic_ids
+            request = fetch_request(node, partitions, share, self._settings, self._cluster, ids)
             for each in partitions:
                 each.in_flight = True
             self._fetching.add(node)
@@ -188,7 +190,7 @@ class Fetcher:
             each.in_flight = False
         if request.api is METADATA:
             self._asking_metadata = False
-        if request.api is FETCH:
+        if request.api.key == FETCH.key:
             self._fetching.discard(request.node)
         if isinstance(error, UnsupportedVersion):
             raise error
@@ -227,7 +229,12 @@ class Fetcher:
         if body.error_code:
             self._failed(request, now, broker_error(body.error_code, f"Fetch at broker {request.node}"))
             return
-        rows = {(topic.topic, row.partition_index): row for topic in body.responses for row in topic.partitions}
+        names = {topic.topic_id: topic.topic for topic in request.body.topics if topic.topic_id != NO_UUID}
+        rows = {
+            (topic.topic or names.get(topic.topic_id), row.partition_index): row
+            for topic in body.responses
+            for row in topic.partitions
+        }
         for index, state in enumerate(request.partitions):
             row = rows.get(state.topic_partition)
             if row is None:
@@ -314,12 +321,12 @@ class Fetcher:
         self._cluster.learn(body)
         found = {row.name: row for row in body.topics}
         requested = {row.name: found.get(row.name) for row in request.body.topics}
-        for topic in requested.values():
-            self._check_topic_id(topic)
         error_of = errors_of(requested)
         for state in list(self._pending.values()):
-            if state.topic_partition.topic in requested and not state.in_flight:
-                self._on_leader(state, error_of(state.topic_partition), now)
+            name = state.topic_partition.topic
+            if name in requested and not state.in_flight:
+                another = self._has_another_id(requested[name])
+                self._on_leader(state, Code.INCONSISTENT_TOPIC_ID if another else error_of(state.topic_partition), now)
 
     def _on_leader(self, state: PartitionFetch, code: int, now: float) -> None:
         if not code and self._cluster.leader_of(state.topic_partition) is not None:
@@ -333,29 +340,22 @@ class Fetcher:
         else:
             raise error
 
-    def _unknown(self, state: PartitionFetch, now: float, error: PyProducerError) -> None:
-        """Handle that a broker does not know a partition: it is deleted if that stays so."""
+    def _unknown(self, state: PartitionFetch, now: float, error: BrokerError) -> None:
+        """Handle that a broker does not know a partition, or another topic of the name: it is deleted if that stays so."""
         state.unknown_since = min(state.unknown_since, now)
         if now - state.unknown_since < GONE_AFTER_S:
             self._retry(state, now, error)
             return
-        cause = "the brokers do not know the partition: its topic was deleted"
+        created_again = error.code == Code.INCONSISTENT_TOPIC_ID
+        deleted = "the brokers do not know the partition: its topic was deleted"
+        cause = "the topic was deleted and created again" if created_again else deleted
         self._lost(state, state.end, cause, "see who deleted the topic")
 
-    def _check_topic_id(self, topic: MetadataResponseTopic | None) -> None:
-        """Compare the id of a topic with the expected one, or that of the first response.
-
-        A topic that was created again has another (KIP-516).
-        """
+    def _has_another_id(self, topic: MetadataResponseTopic | None) -> bool:
+        """Return whether a topic has another id than expected, or than in the first response: it was created again (KIP-516)."""
         if topic is None or topic.topic_id == NO_UUID:
-            return
-        name = topic.name or ""
-        if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
-            self._topic_ids[name] = topic.topic_id
-            cause = "the topic was deleted and created again"
-            for each in self._pending.values():  # the position stays, and so does the time without progress
-                if each.topic_partition.topic == name:
-                    self._report(each.topic_partition, each.position, each.end, cause, "see who deleted the topic")
+            return False
+        return self._topic_ids.setdefault(topic.name or "", topic.topic_id) != topic.topic_id
 
     # Offsets that are not there
 
@@ -388,10 +388,7 @@ class Fetcher:
 
     def _lost(self, state: PartitionFetch, until: int, cause: str, advice: str) -> None:
         """Report the loss of the offsets from the position to `until`, and go on there."""
-        self._report(state.topic_partition, state.position, until, cause, advice)
+        tp, first, fail = state.topic_partition, state.position, self._settings.fail_on_data_loss
+        loss = f"{tp}: offsets {first} to {until - 1} are lost, because {cause}"
+        report_loss(loss, advice, fail=fail, topic_partition=tp, first=first, end=until)
         self._advance(state, until)
-
-    def _report(self, tp: TopicPartition, first: int, end: int, cause: str, advice: str) -> None:
-        loss = f"{tp}: offsets {first} to {end - 1} are lost, because {cause}"
-        fail = self._settings.fail_on_data_loss
-        report_loss(loss, advice, fail=fail, topic_partition=tp, first=first, end=end)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spark_producer.consumer.known_cluster import KnownCluster
 from spark_producer.consumer.partition_fetch import LookUp, PartitionFetch
 from spark_producer.consumer.settings import FetchSettings
-from spark_producer.protocol import FETCH, LIST_OFFSETS, METADATA, AnyApi
+from spark_producer.protocol import FETCH, FETCH_BY_ID, LIST_OFFSETS, METADATA, AnyApi
 from spark_producer.protocol.messages import (
+    NO_UUID,
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -32,9 +33,18 @@ class Request(NamedTuple):
 
 
 def fetch_request(
-    node: int, partitions: Sequence[PartitionFetch], max_bytes: int, settings: FetchSettings, cluster: KnownCluster
+    node: int,
+    partitions: Sequence[PartitionFetch],
+    max_bytes: int,
+    settings: FetchSettings,
+    cluster: KnownCluster,
+    topic_ids: Mapping[str, bytes],
 ) -> Request:
-    """Return the request for the next batches of `partitions`, in this order, of `max_bytes` or what they can need."""
+    """Return the request for the next batches of `partitions`, in this order, of `max_bytes` or what they can need.
+
+    Brokers that can fetch by topic id then serve no other topic of the same name (KIP-516). Without the id of one topic the
+    request is by names.
+    """
     by_topic: dict[str, list[FetchPartition]] = {}
     needed = 0
     for each in partitions:
@@ -55,10 +65,11 @@ def fetch_request(
         min_bytes=min(settings.min_bytes, 1),  # all records of a range exist: more could only delay the last response
         max_bytes=max_bytes,
         isolation_level=settings.isolation,
-        topics=tuple(FetchTopic(topic, tuple(rows)) for topic, rows in by_topic.items()),
+        topics=tuple(FetchTopic(topic, topic_ids.get(topic, NO_UUID), tuple(rows)) for topic, rows in by_topic.items()),
         rack_id=settings.client_rack,
     )
-    return Request(node, FETCH, body, tuple(partitions), max_bytes)
+    has_ids = all(topic.topic_id != NO_UUID for topic in body.topics)
+    return Request(node, FETCH_BY_ID if has_ids else FETCH, body, tuple(partitions), max_bytes)
 
 
 def look_up_request(node: int, state: PartitionFetch, look_up: LookUp, leader_epoch: int) -> Request:

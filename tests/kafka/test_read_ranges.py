@@ -180,6 +180,22 @@ def test_a_topic_that_is_deleted_while_it_is_read(broker: Broker, topic: str) ->
         list(reading)
 
 
+@pytest.mark.covers("RD8")
+def test_a_topic_that_is_created_again_while_it_is_read(broker: Broker, topic: str) -> None:
+    """The new topic has records at the same offsets, and its id is not the one that the reader knows (KIP-516)."""
+    broker.create_topic(topic, 1)
+    write(broker, topic, 1000)
+    reading = batches(settings(broker, partition_bytes=20_000, max_bytes=60_000), topic, {0: (0, 1000)})
+    next(reading)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(SECONDS)
+    wait_until(lambda: topic not in admin.list_topics(timeout=SECONDS).topics, f"the end of {topic}", seconds=SECONDS)
+    broker.create_topic(topic, 1)
+    write(broker, topic, 1000)
+    with pytest.raises(DataLoss, match="to 999 are lost, because the topic was deleted and created again"):
+        list(reading)
+
+
 @pytest.mark.covers("RD7")
 def test_a_range_that_the_log_never_had(broker: Broker, topic: str) -> None:
     broker.create_topic(topic, 1)

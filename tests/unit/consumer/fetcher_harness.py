@@ -86,7 +86,7 @@ class FetcherHarness:
                 if request.api is METADATA:
                     self.metadata(request)
                 else:
-                    assert request.api is FETCH, request.api.name
+                    assert request.api.key == FETCH.key, request.api.name
                     return request
             if self.fetcher.wake_at > self.now and self.fetcher.wake_at < self.now + 2:
                 self.now = self.fetcher.wake_at
@@ -96,7 +96,7 @@ class FetcherHarness:
         return list(self.fetcher.on_response(request, body, error, self.now))
 
     def fetched(self, request: Request, *rows: FetchPartitionResponse) -> list[FetchedBatches]:
-        return self.answer(request, FetchResponse(responses=(FetchTopicResponse(TOPIC, rows),)))
+        return self.answer(request, FetchResponse(responses=(FetchTopicResponse(TOPIC, partitions=rows),)))
 
     def metadata(self, request: Request, error: int = 0) -> None:
         assert request.api is METADATA

@@ -10,8 +10,9 @@ import pytest
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.fetcher import AHEAD
 from spark_producer.errors import BrokerError, ConnectionFailed, CorruptRecord, KafkaTimeout, UnsupportedVersion
-from spark_producer.protocol import FETCH, METADATA
-from tests.unit.consumer.fetcher_harness import TOPIC, FetcherHarness, batch, of, positions, row
+from spark_producer.protocol import FETCH, FETCH_BY_ID, METADATA
+from spark_producer.protocol.messages import NO_UUID, FetchResponse, FetchTopicResponse
+from tests.unit.consumer.fetcher_harness import TOPIC, TOPIC_ID, FetcherHarness, batch, of, positions, row
 
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED, CORRUPT_MESSAGE, NO_SUCH_CODEC = 6, 1, 29, 2, 76
 
@@ -107,7 +108,7 @@ def test_without_free_memory_nothing_is_fetched() -> None:
     assert harness.step() == []
     assert harness.fetcher.starved
     harness.free += 1
-    assert [each.api for each in harness.step()] == [FETCH]
+    assert [each.api.key for each in harness.step()] == [FETCH.key]
     assert not harness.fetcher.starved
 
 
@@ -330,3 +331,23 @@ def test_only_the_wanted_topics_are_looked_up_and_none_is_created() -> None:
     [request] = FetcherHarness(of(0, 5, 9), of(1, 5, 9)).step()
     assert [each.name for each in request.body.topics] == [TOPIC]
     assert request.body.allow_auto_topic_creation is False
+
+
+@pytest.mark.covers("RD8")
+def test_records_are_fetched_by_the_id_of_the_topic_and_a_response_may_have_the_id_alone() -> None:
+    """Brokers from 3.1 on write the id into a response, older ones the name; the connection chooses the version."""
+    harness = FetcherHarness(of(0, 0, 2))
+    request = harness.next_fetch()
+    assert request.api is FETCH_BY_ID
+    [topic] = request.body.topics
+    assert (topic.topic, topic.topic_id) == ("t", TOPIC_ID)
+    by_id = FetchTopicResponse(topic_id=TOPIC_ID, partitions=(row(0, batch(0)),))
+    assert [each.next_offset for each in harness.answer(request, FetchResponse(responses=(by_id,)))] == [1]
+    assert [each.next_offset for each in harness.fetched(harness.next_fetch(), row(0, batch(1)))] == [2]
+
+
+@pytest.mark.covers("RD8")
+def test_records_are_fetched_by_name_from_a_cluster_without_topic_ids() -> None:
+    harness = FetcherHarness(of(0, 0, 2))
+    harness.topic_id = NO_UUID
+    assert harness.next_fetch().api is FETCH

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import pytest
 
 from spark_producer.consumer.fetcher import GONE_AFTER_S
 from spark_producer.errors import DataLoss, KafkaTimeout
-from spark_producer.protocol import LIST_OFFSETS
+from spark_producer.protocol import LIST_OFFSETS, METADATA
 from tests.unit.consumer.fetcher_harness import FetcherHarness, batch, of, positions, row
 
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, NOT_AVAILABLE = 1, 3, 6, 78
+UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID = 100, 103
 START, END = -2, -1
 
 
@@ -129,38 +131,69 @@ def test_a_topic_that_one_broker_did_not_know_yet_is_read() -> None:
     assert positions(harness.next_fetch()) == [(0, 5)], "the seconds count from the last error on"
 
 
+CREATED_AGAIN = "offsets 5 to 29 are lost, because the topic was deleted and created again"
+
+
 @pytest.mark.covers("RD8")
 @pytest.mark.parametrize("fail", [True, False])
-def test_a_topic_that_was_made_again_is_a_loss(fail: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("code", [UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID])
+def test_a_topic_that_was_created_again_is_a_loss(fail: bool, code: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Its brokers refuse the id that the reader knows, and Metadata has another one: its records are not of the range."""
     harness = FetcherHarness(of(0, 5, 30), fail_on_data_loss=fail)
-    harness.fetched(harness.next_fetch(), row(0, error=UNKNOWN_TOPIC))
+    harness.fetched(harness.next_fetch(), row(0, error=code))
     harness.topic_id = b"b" * 16
     if fail:
-        with pytest.raises(DataLoss, match="the topic was deleted and created again"):
-            harness.next_fetch()
+        with pytest.raises(DataLoss, match=CREATED_AGAIN):
+            lose(harness)
     else:
-        assert positions(harness.next_fetch()) == [(0, 5)]
-        assert "the topic was deleted and created again" in caplog.text
+        lose(harness)
+        assert CREATED_AGAIN in caplog.text
+        assert harness.fetcher.done
 
 
 @pytest.mark.covers("RD8")
 @pytest.mark.parametrize("fail", [True, False])
-def test_a_topic_that_was_made_again_since_it_was_planned_is_a_loss(
+def test_a_topic_that_was_created_again_since_it_was_planned_is_a_loss(
     fail: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = FetcherHarness(of(0, 5, 30), fail_on_data_loss=fail, planned={"t": b"p" * 16})
     if fail:
-        with pytest.raises(DataLoss, match="offsets 5 to 29 are lost, because the topic was deleted and created again"):
-            harness.next_fetch()
+        with pytest.raises(DataLoss, match=CREATED_AGAIN):
+            lose(harness)
     else:
-        assert positions(harness.next_fetch()) == [(0, 5)]
-        assert "the topic was deleted and created again" in caplog.text
+        lose(harness)
+        assert CREATED_AGAIN in caplog.text
+        assert harness.fetcher.done
+
+
+@pytest.mark.covers("RD9")
+def test_a_broker_that_knows_the_earlier_topic_for_a_moment_does_no_harm() -> None:
+    harness = FetcherHarness(of(0, 5, 30), planned={"t": b"p" * 16})
+    for request in harness.step():
+        harness.metadata(request)
+    harness.topic_id = b"p" * 16
+    assert harness.next_fetch().body.topics[0].topic_id == b"p" * 16
+
+
+def lose(harness: FetcherHarness) -> None:
+    """Answer requests, all of Metadata, until the range is lost."""
+    for _ in range(100):
+        for request in harness.step(1.0):
+            harness.metadata(request)
+        if harness.fetcher.done:
+            return
+    raise AssertionError("the range is not lost")
 
 
 @pytest.mark.covers("RD9")
 def test_brokers_with_different_ids_of_a_topic_end_the_read_in_time() -> None:
     harness = FetcherHarness(of(0, 5, 30), fail_on_data_loss=False, timeout=30.0)
+    ids = itertools.cycle([b"a" * 16, b"b" * 16])
     with pytest.raises(KafkaTimeout, match="no progress within 30 s"):  # noqa: PT012
-        for number in range(500):
-            harness.topic_id = bytes([number % 2 + 1]) * 16
-            harness.fetched(harness.next_fetch(), row(0, error=NOT_LEADER))
+        for _ in range(500):
+            for request in harness.step(0.2):
+                if request.api is METADATA:
+                    harness.topic_id = next(ids)
+                    harness.metadata(request)
+                else:
+                    harness.fetched(request, row(0, error=NOT_LEADER))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.partition_offsets import find_topics
+from spark_producer.admin.topics import delete_topic
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer.offset_range import OffsetRange
@@ -75,6 +77,35 @@ def test_known_leaders_of_a_topic_do_not_hide_that_it_was_made_again(broker: Loc
         assert sum(batch.num_rows for _, batch in read_ranges(settings, ranges, topic_ids=planned)) == 10
     with pytest.raises(DataLoss, match=r"topic 't', partition 0: .* the topic was deleted and created again"):
         list(read_ranges(settings, ranges, topic_ids={"t": b"p" * 16}))
+
+
+@pytest.mark.covers("RD8")
+@pytest.mark.parametrize("fail", [True, False])
+def test_records_of_a_topic_that_was_created_again_are_not_taken_for_those_of_the_earlier_one(
+    broker: LocalBroker, fail: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic is created again after its id was confirmed; the new one has records at the same offsets."""
+    topic = f"again-{fail}"
+    fill_new_topic(broker, topic, b"old")
+    ranges, ids = [OffsetRange(TopicPartition(topic, 0), 0, ROWS)], {topic: topic_id_of(broker, topic)}
+    settings = settings_of(broker, partition_bytes=1, fail_on_data_loss=fail)
+    reading = read_ranges(settings, ranges, topic_ids=ids)
+    found = next(reading)[1].column("value").to_pylist()
+    with BlockingClient(settings.connection, timeout=10) as client:
+        delete_topic(client, topic)
+    fill_new_topic(broker, topic, b"new")
+    expected = "the topic was deleted and created again"
+    with pytest.raises(DataLoss, match=expected) if fail else contextlib.nullcontext():
+        found += [value for _, batch in reading for value in batch.column("value").to_pylist()]
+    assert set(found) == {b"old"}
+    assert fail or expected in caplog.text
+
+
+def fill_new_topic(broker: LocalBroker, topic: str, value: bytes) -> None:
+    broker.create_topic(topic, 1)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": "2000"}) as producer:
+        for _ in range(ROWS):
+            producer.send(topic, value, partition=0)
 
 
 def topic_id_of(broker: LocalBroker, topic: str) -> bytes:
