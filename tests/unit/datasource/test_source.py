@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from spark_producer.admin import BlockingClient
 from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
-from spark_producer.datasource import PyProducerDataSource
+from spark_producer.datasource import PyProducerDataSource, wait_warning
 from spark_producer.datasource.write.driver import cluster_check
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
 from spark_producer.network import ConnectionSettings
@@ -84,10 +84,13 @@ def test_a_stream_with_new_credentials_is_checked_again(monkeypatch: pytest.Monk
     assert len(cluster_check._checked) == 1, "what does not hold any more is forgotten"
 
 
-def test_a_long_wait_for_a_topic_is_reported_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_wait_for_a_topic_is_reported_once(
+    broker: LocalBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait_warning, "WARN_AFTER_S", 0.0)
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
-        cluster_check.check_cluster(config, "typo", still_waiting=0.0)
+        cluster_check.check_cluster(config, "typo")
     reported = [record.getMessage() for record in caplog.records]
     assert len(reported) == 1
     assert reported[0].startswith("still waiting for ")

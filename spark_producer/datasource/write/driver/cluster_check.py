@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topic_suggestion import suggest_topic, suggest_topic_on_not_found
-from spark_producer.common.escape import escaping_logger
 from spark_producer.config import ProducerConfig, SinkOptions
+from spark_producer.datasource.wait_warning import WaitWarning
 from spark_producer.errors import TopicNotFound, broker_error
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.metadata_wait import UNKNOWN_TOPIC_GRACE
@@ -20,13 +20,8 @@ from spark_producer.network.metadata_wait import UNKNOWN_TOPIC_GRACE
 CHECK_SECONDS = 60.0
 """Seconds for which the check of a stream is valid: few micro-batches pay for it, and a deleted topic is noticed soon."""
 
-STILL_WAITING = 2.0
-"""Seconds after which the log names the broker or topic that a check waits for."""
-
 DEAD_LETTER_TOPIC = "dead-letter topic"
 """The name of the topic of the option `deadLetterTopic` in messages."""
-
-logger = escaping_logger("pyproducer")
 
 
 class _Checked(NamedTuple):
@@ -62,24 +57,9 @@ def check_stream(config: ProducerConfig, sink: SinkOptions, *, max_block_set: bo
         _checked.append(_Checked(settings, topics, time.monotonic()))
 
 
-class _WaitWarning:
-    """A callback that logs once what the check is waiting for."""
-
-    def __init__(self, timeout: str, still_waiting: float) -> None:
-        self._timeout = timeout
-        self._still_waiting = still_waiting
-        self._has_warned = False
-
-    def __call__(self, seconds: float, subject: str) -> None:
-        if seconds >= self._still_waiting and not self._has_warned:
-            self._has_warned = True
-            logger.warning("still waiting for %s, at most %s", subject, self._timeout)
-
-
 def check_cluster(
     config: ProducerConfig,
     topic: str | None,
-    still_waiting: float = STILL_WAITING,
     *,
     dead_letters: str | None = None,
     max_block_set: bool = False,
@@ -91,7 +71,7 @@ def check_cluster(
 
     The topic for `dead_letters` must exist: it is not created, since no reader would know of it.
 
-    After `still_waiting` seconds a warning is logged.
+    A long wait is a warning in the log.
 
     Raises:
         BrokersUnreachable: none of the bootstrap servers answered; the message names all of them.
@@ -99,9 +79,8 @@ def check_cluster(
         MetadataTimeout: the topic has no leaders yet.
     """
     limit, option = config.max_block_ms / 1000, "kafka.max.block.ms"
-    wait = _WaitWarning(f"{limit:g} s ({option})", still_waiting)
     settings = ConnectionSettings.from_config(config)
-    with BlockingClient(settings, timeout=limit, timeout_option=option, on_wait=wait) as client:
+    with BlockingClient(settings, timeout=limit, timeout_option=option, on_wait=WaitWarning(limit, option)) as client:
         if topic is None:
             client.metadata([])
         else:
