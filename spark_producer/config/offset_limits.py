@@ -37,14 +37,14 @@ class SpecificOffsets:
 
 @dataclass(frozen=True)
 class GlobalTimestamp:
-    """The first record of each partition at or after a time, in milliseconds since 1970."""
+    """The first record of each partition at or after a time, in milliseconds since 1970; or `EARLIEST`, `LATEST`."""
 
     ms: int
 
 
 @dataclass(frozen=True)
 class PartitionTimestamps:
-    """The first record of each partition at or after its time, in milliseconds since 1970."""
+    """The first record of each partition at or after its time, in milliseconds since 1970; or `EARLIEST`, `LATEST`."""
 
     ms: Mapping[TopicPartition, int]
 
@@ -113,7 +113,7 @@ def _offsets(option: str, text: str) -> OffsetRangeLimit:
 
 
 def _timestamps(option: str, text: str) -> PartitionTimestamps:
-    return PartitionTimestamps(numbers_of(option, text, 0, _TIMES))
+    return PartitionTimestamps(numbers_of(option, text, EARLIEST, _TIMES))
 
 
 def _refuse(found: OffsetRangeLimit, whole: OffsetRangeLimit, offset: int, option: str, side: str) -> None:

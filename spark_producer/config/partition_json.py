@@ -14,6 +14,9 @@ from spark_producer.config.option import INT32_MAX, INT64_MAX
 from spark_producer.config.topic_names import check_topic
 from spark_producer.errors import ConfigError
 
+ID_SEPARATOR = "@"
+"""What stands between a topic and its id in the offsets of a stream, which may be copied into an option."""
+
 _MAX_SHOWN = 80
 """Maximum characters of a value that a message shows."""
 
@@ -55,6 +58,8 @@ def numbers_of(option: str, text: str, low: int, example: str) -> dict[TopicPart
     found: dict[TopicPartition, int] = {}
     try:
         for topic, numbers in _topics(text).items():
+            if ID_SEPARATOR in topic and numbers == {}:
+                continue
             check_topic(option, topic)
             if not isinstance(numbers, dict):
                 raise _Bad(f"topic {topic!r} has no object with its partitions, but {_shown(numbers)}")

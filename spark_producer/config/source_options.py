@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from spark_producer.common.offsets import EARLIEST
 from spark_producer.config.names import by_camel_case, spellings
 from spark_producer.config.option import INT32_MAX, INT64_MAX, option
 
@@ -34,8 +35,8 @@ class SourceOptions:
     starting_timestamp: int | None = option(
         None,
         "Begin at the first record of each partition at or after this time, in milliseconds since 1970. Overrides "
-        "`startingOffsetsByTimestamp` and `startingOffsets`.",
-        low=0,
+        "`startingOffsetsByTimestamp` and `startingOffsets`. -2 is the earliest offset, -1 the latest.",
+        low=EARLIEST,
         high=INT64_MAX,
         unit="milliseconds since 1970",
     )
@@ -54,8 +55,8 @@ class SourceOptions:
     ending_timestamp: int | None = option(
         None,
         "End before the first record of each partition at or after this time; at the latest offset without one. Overrides "
-        "`endingOffsetsByTimestamp` and `endingOffsets`.",
-        low=0,
+        "`endingOffsetsByTimestamp` and `endingOffsets`. -2 and -1 as for the start.",
+        low=EARLIEST,
         high=INT64_MAX,
         unit="milliseconds since 1970",
     )

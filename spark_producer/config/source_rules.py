@@ -120,7 +120,7 @@ def _check_avro(source: SourceOptions, registry: RegistryOptions, given: Collect
 
 def _check_order(start: OffsetRangeLimit, end: OffsetRangeLimit) -> None:
     """Check that a batch does not start after its end, and that both name the same topic-partitions."""
-    if isinstance(start, GlobalTimestamp) and isinstance(end, GlobalTimestamp) and start.ms > end.ms:
+    if isinstance(start, GlobalTimestamp) and isinstance(end, GlobalTimestamp) and start.ms > end.ms >= 0:
         raise ConfigError(
             f"startingTimestamp ({start.ms}) is after endingTimestamp ({end.ms}): the batch would have no records. Change one of "
             "them"

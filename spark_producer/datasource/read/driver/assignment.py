@@ -9,7 +9,10 @@ from spark_producer.admin.partition_offsets import FoundTopics, find_topics
 from spark_producer.admin.topic_leaders import missing_partition
 from spark_producer.admin.topic_suggestion import suggest_topic_on_not_found
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.escape import escaping_logger
 from spark_producer.config.subscription import Assign, Subscribe, SubscribePattern, Subscription
+
+logger = escaping_logger("pyproducer")
 
 
 def assigned(client: BlockingClient, subscription: Subscription, *, may_be_missing: bool = False) -> FoundTopics:
@@ -36,6 +39,16 @@ def assigned(client: BlockingClient, subscription: Subscription, *, may_be_missi
                     count = sum(one.topic == each.topic for one in found.leaders)
                     raise missing_partition("option assign: topic", each.topic, each.partition, count)
             return _only(found, [each for each in topic_partitions if each in found.leaders])
+
+
+def warn_if_empty(subscription: Subscription, found: FoundTopics) -> None:
+    """Log a warning if a pattern matches no topic: Spark's source reads nothing in silence then."""
+    if isinstance(subscription, SubscribePattern) and not found.leaders:
+        logger.warning(
+            "subscribePattern %s matches no topic that this user can see, so there is nothing to read. Correct the pattern, or "
+            "create a topic",
+            subscription.regex,
+        )
 
 
 def _existing(client: BlockingClient, topics: Sequence[str], *, may_be_missing: bool) -> FoundTopics:

@@ -10,10 +10,10 @@ from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.config import SourceOptions
-from spark_producer.config.offset_limits import SpecificOffsets, ending_limit, starting_limit
+from spark_producer.config.offset_limits import EarliestOffsets, SpecificOffsets, ending_limit, starting_limit
 from spark_producer.config.subscription import subscription
 from spark_producer.consumer.offset_range import OffsetRange
-from spark_producer.datasource.read.driver.assignment import assigned
+from spark_producer.datasource.read.driver.assignment import assigned, warn_if_empty
 from spark_producer.datasource.read.driver.data_loss import within_the_log
 from spark_producer.datasource.read.driver.lookup_client import connect
 from spark_producer.datasource.read.driver.offset_resolution import (
@@ -40,7 +40,8 @@ def plan_batch(settings: SourceSettings, filters: PushedFilters) -> list[TopicRa
         AuthenticationFailed, TlsFailed: the brokers refuse, or cannot be reached.
     """
     with connect(settings) as client:
-        found = assigned(client, subscription(settings.source))
+        found = assigned(client, wanted := subscription(settings.source))
+        warn_if_empty(wanted, found)
         lookup = OffsetLookup(client, found.leaders, IsolationLevel.of(settings.config.isolation_level))
         ranges = _ranges(lookup, settings.source, filters)
     tasks = divide(ranges, settings.source.min_partitions, settings.source.max_records_per_partition)
@@ -56,7 +57,7 @@ def _ranges(lookup: OffsetLookup, source: SourceOptions, filters: PushedFilters)
         starts = within_the_log(lookup, starts, "startingOffsets", fail=source.fail_on_data_loss)
     if isinstance(last, SpecificOffsets):
         ends = within_the_log(lookup, ends, "endingOffsets", fail=source.fail_on_data_loss)
-    if isinstance(first, SpecificOffsets):
+    if not isinstance(first, EarliestOffsets):
         _check_order(starts, ends)
     return _filtered(lookup, starts, ends, filters)
 
@@ -66,7 +67,7 @@ def _check_order(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartit
     if wrong:
         raise ConfigError(
             f"the read ends before it starts in {named(wrong)}: {wrong[0]} starts at offset {starts[wrong[0]]} and ends at "
-            f"{ends[wrong[0]]}. Correct startingOffsets or the end"
+            f"{ends[wrong[0]]}. Correct the start or the end"
         )
 
 

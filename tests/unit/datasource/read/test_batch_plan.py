@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 from spark_producer.broker import LocalBroker
+from spark_producer.datasource import wait_warning
 from spark_producer.datasource.read.driver.batch_plan import plan_batch
 from spark_producer.datasource.read.pushed_filters import PushedFilters
 from spark_producer.errors import BrokersUnreachable, ConfigError, DataLoss, PyProducerError, TopicNotFound
@@ -58,6 +59,11 @@ def test_a_task_knows_the_ids_of_its_topics(broker: LocalBroker) -> None:
         ({"endingOffsets": '{"a":{"0":5,"1":-1}}'}, {"a-0": (3, 5), "a-1": (0, 4)}),
         ({"startingOffsets": '{"a":{"0":10,"1":4}}'}, {}),
         ({"startingTimestamp": str(FIRST_TIME + 31)}, None),
+        ({"startingTimestamp": "-2", "endingTimestamp": "-1"}, {"a-0": (3, 10), "a-1": (0, 4)}),
+        ({"startingTimestamp": "-1"}, {}),
+        ({"endingTimestamp": "-2"}, {}),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":-1,"1":-2}}'}, {"a-1": (0, 4)}),
+        ({"startingOffsets": '{"a":{"0":5,"1":1},"a@JmAXcWyQQfCHBKDWt5TzrA":{}}'}, {"a-0": (5, 10), "a-1": (1, 4)}),
         (
             {"startingTimestamp": str(FIRST_TIME + 31), "startingOffsetsByTimestampStrategy": "latest"},
             {"a-0": (4, 10)},
@@ -100,6 +106,11 @@ def test_where_a_batch_begins_and_ends(
             r"the read ends before it starts in a-0: .* starts at offset 7 and ends at 5",
         ),
         (
+            {"startingTimestamp": str(FIRST_TIME + 20), "endingOffsets": '{"a":{"0":5,"1":1}}'},
+            ConfigError,
+            r"the read ends before it starts in .*, partition 1 starts at offset 2 and ends at 1",
+        ),
+        (
             {"startingOffsets": '{"a":{"0":2,"1":-2}}'},
             DataLoss,
             r"startingOffsets has offset 2 for topic 'a', partition 0, whose log has the offsets 3 to 10\. What to do: give an",
@@ -130,13 +141,27 @@ def test_offsets_that_are_gone_are_a_warning_if_the_user_says_so(
     assert all("since failOnDataLoss is false" in text for text in warnings)
 
 
-def test_brokers_that_are_down() -> None:
+def test_brokers_that_are_down(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(wait_warning, "WARN_AFTER_S", 0.1)
     short_waits = dict.fromkeys(("kafka.default.api.timeout.ms", "kafka.request.timeout.ms"), "500")
     with LocalBroker() as gone:
         servers = gone.bootstrap_servers
         given = settings(gone, subscribe="a", **short_waits, **{"kafka.fetch.max.wait.ms": "100"})
     with pytest.raises(BrokersUnreachable, match=servers):
         plan_batch(given, PushedFilters())
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning == f"still waiting for {servers}, at most 0.5 s (kafka.default.api.timeout.ms)"
+
+
+@pytest.mark.covers("RD3")
+def test_a_pattern_that_matches_nothing_is_a_warning(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark's own source reads nothing in silence."""
+    assert planned(broker, subscribePattern="^nothing") == {}
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith("subscribePattern ^nothing matches no topic")
+    caplog.clear()
+    assert planned(broker, subscribePattern="^empty") == {}
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def at(millis: int) -> datetime:
