@@ -64,9 +64,10 @@ class StreamReader(DataSourceStreamReader):
         from spark_producer.datasource.read.driver.offset_json import from_json
         from spark_producer.datasource.read.driver.range_splitting import divide
 
-        ranges, source = self.stream.ranges(from_json(start), from_json(end)), self.settings.source
+        ends = from_json(end)
+        ranges, source = self.stream.ranges(from_json(start), ends), self.settings.source
         return [
-            TopicRangesPartition(task, self.stream.topic_ids)
+            TopicRangesPartition(task, ends.topic_ids)
             for task in divide(ranges, source.min_partitions, source.max_records_per_partition)
         ]
 
@@ -111,9 +112,9 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
     @hide_internal_traceback
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
         """Return the latest offsets of the last look-up, for the progress of the query (driver)."""
-        from spark_producer.datasource.read.driver.offset_json import to_json
+        from spark_producer.datasource.read.driver.offset_json import LoggedOffsets, to_json
 
-        return to_json(self.stream.latest) if self.stream.latest else None
+        return to_json(LoggedOffsets(self.stream.latest, {})) if self.stream.latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the end of the query at the offsets of now (driver)."""
@@ -137,7 +138,7 @@ class UnlimitedStreamReader(StreamReader):
         """Commit the offsets of a finished micro-batch to `commitGroup`, if it is set (driver)."""
         from spark_producer.datasource.read.driver.offset_json import from_json
 
-        self.stream.commit(from_json(end))
+        self.stream.commit(from_json(end).offsets)
 
     @hide_internal_traceback
     def latestOffset(self) -> OffsetJson:  # type: ignore[override]  # noqa: N802 - as pyspark 4.0

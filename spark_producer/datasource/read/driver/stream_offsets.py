@@ -6,7 +6,7 @@ It lives as long as the query, in one process of Spark, with one connected clien
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.group_offsets import GroupOffsets
@@ -20,19 +20,16 @@ from spark_producer.config.offset_limits import SpecificOffsets, starting_limit
 from spark_producer.config.subscription import subscription
 from spark_producer.consumer.lost_offsets import report_loss
 from spark_producer.consumer.offset_range import OffsetRange
-from spark_producer.datasource.read.driver.assignment import assigned
+from spark_producer.datasource.read.driver.assignment import assigned, warn_if_empty
 from spark_producer.datasource.read.driver.data_loss import within_the_log
 from spark_producer.datasource.read.driver.lookup_client import connect
+from spark_producer.datasource.read.driver.offset_json import LoggedOffsets, Offsets
 from spark_producer.datasource.read.driver.offset_resolution import OffsetLookup, named, starting_offsets
 from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends
-from spark_producer.datasource.read.driver.topic_history import TopicHistory
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.errors import PyProducerError
 
 logger = escaping_logger("pyproducer")
-
-Offsets = dict[TopicPartition, int]
-"""The next offset to read of each topic-partition."""
 
 NEW_CHECKPOINT = "give the query a new checkpointLocation"
 """What to do about offsets of a checkpoint that belong to an earlier topic."""
@@ -40,6 +37,10 @@ NEW_CHECKPOINT = "give the query a new checkpointLocation"
 LOOKUP_ATTEMPTS, LOOKUP_SECONDS = 3, 1.0
 """Look-ups before topic-partitions count as gone, or offsets as gone backwards, and seconds between them, as in Spark's source: a
 broker may not know a topic yet, nor a leader that was just elected the end of its log."""
+
+MISSING_SECONDS = 600.0
+"""Seconds for which the offsets of topic-partitions that are gone are kept with `failOnDataLoss` false: a broker that has just
+started may not know its topics for some seconds, and what comes back is not to be read again."""
 
 COMMIT_SECONDS = 10.0
 """Maximum seconds for committing offsets to `commitGroup`, for which a micro-batch waits."""
@@ -64,18 +65,21 @@ class StreamOffsets:
         self._group: GroupOffsets | None = None
         self._committed: Offsets | None = None
         """The offsets of the last commit to `commitGroup`."""
-        self._history = TopicHistory()
+        self._missing_since: dict[TopicPartition, float] = {}
+        """The topic-partitions that are gone, with `failOnDataLoss` false, and the time of the first look-up without them."""
+        self._warned = set[str]()
+        """The losses that were reported since the last look-up of ends: each is one warning for a micro-batch."""
         self._delay: TriggerDelay | None = None
         if settings.source.min_offsets_per_trigger is not None:
             delay = duration_ms("maxTriggerDelay", settings.source.max_trigger_delay) / 1000
             self._delay = TriggerDelay(settings.source.min_offsets_per_trigger, delay)
         self._is_available_now = False
-        self._last_ends: Offsets | None = None
+        self._last_ends: LoggedOffsets | None = None
         """With the trigger availableNow: the offsets at which the query ends."""
         self.latest: Offsets | None = None
         """The latest offsets of the last look-up, for the progress of the query."""
 
-    def initial(self) -> Offsets:
+    def initial(self) -> LoggedOffsets:
         """Return the offsets at which a new query starts.
 
         Raises:
@@ -84,22 +88,18 @@ class StreamOffsets:
             cannot be reached.
         """
         limit = starting_limit(self._source, streaming=True)
-        lookup = self._lookup(assigned(self._connected(), self._subscription))
+        found = assigned(self._connected(), self._subscription)
+        lookup = self._lookup(found)
         offsets = starting_offsets(lookup, limit, self._source)
         if isinstance(limit, SpecificOffsets):
             offsets = within_the_log(lookup, offsets, "startingOffsets", fail=self._source.fail_on_data_loss)
-        return offsets
-
-    @property
-    def topic_ids(self) -> Mapping[str, bytes]:
-        """The ids of the topics at the last look-up; none before the first one."""
-        return self._history.ids
+        return LoggedOffsets(offsets, found.topic_ids)
 
     def prepare_for_available_now(self) -> None:
         """Fix the end of the query at the offsets of the next look-up."""
         self._is_available_now = True
 
-    def next_ends(self, starts: Offsets, *, limited: bool) -> Offsets:
+    def next_ends(self, starts: LoggedOffsets, *, limited: bool) -> LoggedOffsets:
         """Return the ends of the micro-batch that begins at `starts`: `starts` if it has to wait, or if nothing is new.
 
         Without `limited` the options for the size of a micro-batch do not count, as Spark wants it for the trigger `once`.
@@ -108,49 +108,50 @@ class StreamOffsets:
 
         Raises: as `initial`.
         """
-        self.commit(starts)
+        self.commit(starts.offsets)
+        self._warned.clear()
         ends = self._last_ends
         if ends is None:
             ends = self._latest_offsets(starts)
             if self._is_available_now:
                 self._last_ends = ends
-        self.latest = ends
-        valid_starts = self._history.starts(starts)
-        ends = self._history.distinct(ends)
-        if not limited:
-            return ends
-        waits = self._delay is not None and not self._is_available_now
-        if waits and self._delay is not None and self._delay.waits(valid_starts, ends, self._clock()):
+        self.latest = ends.offsets
+        valid_starts = _valid(starts, ends)
+        delay = self._delay if limited and not self._is_available_now else None
+        if delay is not None and delay.waits(valid_starts, ends.offsets, self._clock()):
             return starts
-        if self._source.max_offsets_per_trigger is None:
-            return ends
-        added = self._earliest([each for each in ends if each not in valid_starts])
-        return self._history.distinct(limited_ends(self._source.max_offsets_per_trigger, valid_starts | added, ends))
+        if limited and self._source.max_offsets_per_trigger is not None:
+            added = self._earliest([each for each in ends.offsets if each not in valid_starts])
+            limit = limited_ends(self._source.max_offsets_per_trigger, valid_starts | added, ends.offsets)
+            ends = ends._replace(offsets=limit)
+        is_same = ends.offsets == starts.offsets and not starts.created_again(ends)
+        return starts if is_same else ends  # ids alone, which the start may lack, make no micro-batch
 
-    def ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
+    def ranges(self, starts: LoggedOffsets, ends: LoggedOffsets) -> list[OffsetRange]:
         """Return the ranges of a micro-batch. New topic-partitions begin at their earliest offset.
 
         Raises:
             DataLoss: with `failOnDataLoss`, topic-partitions are gone or do not begin at 0, or offsets went backwards. And as
             `initial`.
         """
-        self._check_gone(starts, ends)
-        valid_starts = self._history.starts(starts)
-        added = self._earliest([each for each in ends if each not in valid_starts])
+        self._check_topics(starts, ends)
+        self._check_gone(starts.offsets, ends.offsets)
+        valid_starts = _valid(starts, ends)
+        added = self._earliest([each for each in ends.offsets if each not in valid_starts])
         for each, offset in added.items():
-            if offset and each not in starts:
+            if offset and each not in starts.offsets:
                 text = f"{each} is new, but its log begins at offset {offset} instead of 0: earlier records are gone"
-                report_loss(text, "raise the retention of the topic", fail=self._source.fail_on_data_loss)
+                self._report(text, "raise the retention of the topic")
         valid_starts |= added
-        self._check_gone(ends, valid_starts)
-        if backwards := _backwards(valid_starts, ends):
-            self._report_backwards(backwards, valid_starts, ends)
-            valid_starts |= self._earliest(backwards)
-        return [OffsetRange(each, valid_starts[each], end) for each, end in ends.items() if each in valid_starts]
+        self._check_gone(ends.offsets, valid_starts)
+        return [
+            OffsetRange(each, valid_starts[each], end) for each, end in ends.offsets.items() if each in valid_starts
+        ]
 
     def commit(self, ends: Offsets) -> None:
         """Commit offsets of finished micro-batches to `commitGroup`, if it is set. A failure is a warning."""
         group = self._source.commit_group
+        ends = {each: offset for each, offset in ends.items() if each not in self._missing_since}
         if group is None or not ends or ends == self._committed:
             return
         self._committed = ends
@@ -179,25 +180,41 @@ class StreamOffsets:
     def _lookup(self, found: FoundTopics) -> OffsetLookup:
         return OffsetLookup(self._connected(), found.leaders, IsolationLevel.of(self._settings.config.isolation_level))
 
-    def _latest_offsets(self, starts: Offsets) -> Offsets:
+    def _latest_offsets(self, starts: LoggedOffsets) -> LoggedOffsets:
         """Return the latest offset of each topic-partition, after a check for what was deleted or created again."""
-        fail = self._source.fail_on_data_loss
-        found = self._assigned(starts)
-        for topic in self._history.created_again(found.topic_ids, starts):
-            text = f"topic {topic!r} was deleted and created again since records of it were read"
-            report_loss(f"{text}: unread records of the earlier topic are gone", NEW_CHECKPOINT, fail=fail)
+        found = self._assigned(starts.offsets)
+        if self.latest is None:
+            warn_if_empty(self._subscription, found)
         lookup = self._lookup(found)
-        ends = lookup.of_all(LATEST)
+        ends = LoggedOffsets(lookup.of_all(LATEST), found.topic_ids)
         for _ in range(LOOKUP_ATTEMPTS - 1):
-            if not _backwards(self._history.starts(starts), ends):
+            if not _backwards(starts, ends):
                 break
             self._connected().pause(LOOKUP_SECONDS)
-            ends = lookup.of_all(LATEST)
-        self._check_gone(starts, ends)
-        if backwards := _backwards(self._history.starts(starts), ends):
-            self._report_backwards(backwards, starts, ends)
-            self._history.begin_again(backwards, starts)
+            ends = ends._replace(offsets=lookup.of_all(LATEST))
+        ends = self._with_missing(starts, ends)
+        self._check_topics(starts, ends)
         return ends
+
+    def _with_missing(self, starts: LoggedOffsets, ends: LoggedOffsets) -> LoggedOffsets:
+        """Return `ends` with the offsets of `starts` that are gone, for `MISSING_SECONDS` if the id of their topic is known.
+
+        Raises:
+            DataLoss: with `failOnDataLoss`, there are such offsets.
+        """
+        gone = starts.created_again(ends)
+        missing = [each for each in starts.offsets if each not in ends.offsets and each not in gone]
+        if any(each not in self._missing_since for each in missing):
+            self._check_gone(missing, ends.offsets)
+        now = self._clock()
+        self._missing_since = {each: self._missing_since.get(each, now) for each in missing}
+        kept = {
+            each: starts.offsets[each]
+            for each, since in self._missing_since.items()
+            if each.topic in starts.topic_ids and now - since < MISSING_SECONDS
+        }
+        ids = {each.topic: starts.topic_ids[each.topic] for each in kept}
+        return LoggedOffsets(ends.offsets | kept, {**ids, **ends.topic_ids})
 
     def _assigned(self, expected: Collection[TopicPartition]) -> FoundTopics:
         """Return the topic-partitions of the subscription, after more look-ups if some of `expected` are not among them."""
@@ -210,20 +227,34 @@ class StreamOffsets:
             found = assigned(client, self._subscription, may_be_missing=bool(expected))
         return found
 
-    def _check_gone(self, known: Offsets, found: Offsets) -> None:
+    def _check_gone(self, known: Collection[TopicPartition], found: Offsets) -> None:
         if gone := [each for each in known if each not in found]:
             text = (
                 f"{named(gone)} do not exist any more, or are not in the subscription: unread records of them are gone"
             )
-            report_loss(text, "restore the topic or the subscription", fail=self._source.fail_on_data_loss)
+            self._report(text, "restore the topic or the subscription")
 
-    def _report_backwards(self, backwards: list[TopicPartition], starts: Offsets, ends: Offsets) -> None:
-        first = min(backwards)
-        text = (
-            f"the offsets of {named(backwards)} went backwards, as after a topic was deleted and created again: {first} was read "
-            f"up to offset {starts[first]}, and its log ends at {ends[first]}"
-        )
-        report_loss(text, NEW_CHECKPOINT, fail=self._source.fail_on_data_loss)
+    def _check_topics(self, starts: LoggedOffsets, ends: LoggedOffsets) -> None:
+        """Check that the offsets of both are of the same topics.
+
+        Raises:
+            DataLoss: with `failOnDataLoss`, a topic was created again, or offsets went backwards.
+        """
+        for topic in dict.fromkeys(each.topic for each in starts.created_again(ends)):
+            text = f"topic {topic!r} was deleted and created again since records of it were read"
+            self._report(f"{text}: unread records of the earlier topic are gone", NEW_CHECKPOINT)
+        if backwards := _backwards(starts, ends):
+            first = min(backwards)
+            text = (
+                f"the offsets of {named(backwards)} went backwards, as after a topic was deleted and created again: {first} was "
+                f"read up to offset {starts.offsets[first]}, and its log ends at {ends.offsets[first]}"
+            )
+            self._report(text, NEW_CHECKPOINT)
+
+    def _report(self, loss: str, advice: str) -> None:
+        if loss not in self._warned:
+            report_loss(loss, advice, fail=self._source.fail_on_data_loss)
+            self._warned.add(loss)
 
     def _earliest(self, wanted: list[TopicPartition]) -> Offsets:
         """Return the earliest offsets; without the topic-partitions that do not exist any more."""
@@ -233,5 +264,15 @@ class StreamOffsets:
         return self._lookup(found).at({each: EARLIEST for each in wanted if each in found.leaders})
 
 
-def _backwards(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    return [each for each, start in starts.items() if ends.get(each, start) < start]
+def _backwards(starts: LoggedOffsets, ends: LoggedOffsets) -> list[TopicPartition]:
+    """Return the topic-partitions whose end is before their start, without those whose topic was created again."""
+    again = set(starts.created_again(ends))
+    return [
+        each for each, start in starts.offsets.items() if ends.offsets.get(each, start) < start and each not in again
+    ]
+
+
+def _valid(starts: LoggedOffsets, ends: LoggedOffsets) -> Offsets:
+    """Return the starts from which the next micro-batch goes on; those of an earlier topic are left out, as if it were new."""
+    void = {*starts.created_again(ends), *_backwards(starts, ends)}
+    return {each: offset for each, offset in starts.offsets.items() if each not in void}
