@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spark_producer.common.backoff import Backoff
+from spark_producer.common.error_codes import Code
 from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.protocol import FETCH, LIST_OFFSETS
 from spark_producer.protocol.messages import (
@@ -43,7 +44,7 @@ class ScriptedLogs(ScriptedClient):
         self.empty_responses = 0
         """the number of ListOffsets responses without rows that come first"""
         self.lookups = 0
-        """the number of calls of `leaders_of`"""
+        """the number of look-ups of leaders"""
 
     def metadata(
         self,
@@ -51,11 +52,14 @@ class ScriptedLogs(ScriptedClient):
         deadline: float = 0.0,
         node: int | None = None,
         *,
-        allow_auto_topic_creation: bool = False,
+        with_rights: bool = False,
     ) -> MetadataResponse:
-        assert not allow_auto_topic_creation
+        self.lookups += 1
         response = super().metadata(topics, deadline, node)
-        return response._replace(topics=tuple(row for row in response.topics if row.name == TOPIC))
+        self.brokers = {leader: (f"broker{leader}", 9092) for leader in self.leaders.values()}
+        unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+        rows = (row if row.name == TOPIC else row._replace(error_code=unknown) for row in response.topics)
+        return response._replace(topics=tuple(rows))
 
     def leaders_of(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         self.lookups += 1

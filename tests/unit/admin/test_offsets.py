@@ -7,27 +7,28 @@ from typing import cast
 import pytest
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.offsets import OFFSET_ATTEMPTS, offsets
+from spark_producer.admin.offsets import offsets
 from spark_producer.common.offsets import LATEST
 from spark_producer.errors import BrokerError, TopicNotFound
 from spark_producer.protocol import LIST_OFFSETS
+from tests.fakes.scripted_client import TIMEOUT_S
 from tests.fakes.scripted_logs import ScriptedLogs
 
 NOT_LEADER, NOT_AUTHORIZED = 6, 29
 
 
 def test_offsets_are_asked_for_again_while_a_new_topic_gets_its_leaders() -> None:
-    client, pauses = ScriptedLogs(), list[float]()
+    client = ScriptedLogs()
     client.list_errors = [NOT_LEADER, NOT_LEADER]
-    assert offsets(cast(BlockingClient, client), "t", pause=pauses.append) == {0: 9, 1: 3}
-    assert len(pauses) == 1
+    assert offsets(cast(BlockingClient, client), "t") == {0: 9, 1: 3}
+    assert len(client.pauses) == 1
 
 
 def test_offsets_of_leaders_that_never_appear() -> None:
     client = ScriptedLogs()
     client.list_errors = [NOT_LEADER] * 1000
     with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
-        offsets(cast(BlockingClient, client), "t", pause=lambda _: None)
+        offsets(cast(BlockingClient, client), "t")
 
 
 def test_a_time_after_the_last_record_is_the_end_of_the_log() -> None:
@@ -44,7 +45,7 @@ def test_offsets_that_may_not_be_known() -> None:
     client = ScriptedLogs()
     client.list_errors = [NOT_AUTHORIZED]
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-        offsets(cast(BlockingClient, client), "t", pause=lambda _: None)
+        offsets(cast(BlockingClient, client), "t")
 
 
 def test_a_topic_that_is_not_there() -> None:
@@ -55,10 +56,10 @@ def test_a_topic_that_is_not_there() -> None:
 def test_a_partition_whose_offset_is_left_out_is_asked_for_again() -> None:
     client = ScriptedLogs()
     client.empty_responses = 2
-    assert offsets(cast(BlockingClient, client), "t", LATEST, pause=lambda _: None) == {0: 9, 1: 3}
-    client.empty_responses = 2 * OFFSET_ATTEMPTS
+    assert offsets(cast(BlockingClient, client), "t", LATEST) == {0: 9, 1: 3}
+    client.empty_responses = 1000
     with pytest.raises(BrokerError, match=r"NETWORK_EXCEPTION.*partition 0"):
-        offsets(cast(BlockingClient, client), "t", LATEST, pause=lambda _: None)
+        offsets(cast(BlockingClient, client), "t", LATEST)
 
 
 def test_the_leaders_of_all_partitions_are_one_question() -> None:
@@ -70,25 +71,22 @@ def test_the_leaders_of_all_partitions_are_one_question() -> None:
 
 
 def test_offsets_are_asked_for_no_longer_than_for_an_answer() -> None:
-    client, now = ScriptedLogs(), 0.0
-
-    def pause(seconds: float) -> None:
-        nonlocal now
-        now += 4
-
+    client = ScriptedLogs()
     client.list_errors = [NOT_LEADER] * 1000
     with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
-        offsets(cast(BlockingClient, client), "t", pause=pause, clock=lambda: now)
-    assert now == 12, "three pauses within 10 s"
-    client.timeout, now = 5.0, 0.0
-    with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
-        offsets(cast(BlockingClient, client), "t", pause=pause, clock=lambda: now)
-    assert now == 8, "two pauses within 5 s"
+        offsets(cast(BlockingClient, client), "t")
+    assert TIMEOUT_S - 1.2 <= sum(client.pauses) < TIMEOUT_S
+
+
+@pytest.mark.parametrize("number", [2, -1])
+def test_a_partition_that_is_not_there(number: int) -> None:
+    with pytest.raises(TopicNotFound, match=f"topic 't' has no partition {number}: it has 2"):
+        offsets(cast(BlockingClient, ScriptedLogs()), "t", LATEST, [0, number])
 
 
 def test_the_pauses_between_questions_for_offsets_grow() -> None:
-    client, pauses = ScriptedLogs(), list[float]()
+    client = ScriptedLogs()
     client.list_errors = [NOT_LEADER] * 8
-    offsets(cast(BlockingClient, client), "t", pause=pauses.append)
-    assert len(pauses) == 4
-    assert all(0.8 <= pause / usual <= 1.2 for pause, usual in zip(pauses, (0.1, 0.2, 0.4, 0.8), strict=True))
+    offsets(cast(BlockingClient, client), "t")
+    assert len(client.pauses) == 4
+    assert all(0.8 <= pause / usual <= 1.2 for pause, usual in zip(client.pauses, (0.1, 0.2, 0.4, 0.8), strict=True))
