@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.schemas.avro_schemas import evolved, read_by_fastavro, records, schemas, written
@@ -14,7 +14,7 @@ from tests.unit.schemas.decoding import decode
 
 @pytest.mark.covers("RD19")
 @pytest.mark.slow
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000)
 @given(st.data(), records() | schemas())
 def test_values_are_those_of_fastavro(data: st.DataObject, case: Any) -> None:
     schema, values = case
@@ -26,7 +26,7 @@ def test_values_are_those_of_fastavro(data: st.DataObject, case: Any) -> None:
 
 @pytest.mark.covers("RD19")
 @pytest.mark.slow
-@settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2000)
 @given(st.data(), records())
 def test_values_read_by_another_schema_are_those_of_fastavro(data: st.DataObject, case: Any) -> None:
     schema, values = case

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_producer.errors import RecordError
@@ -175,7 +175,7 @@ def test_a_constant_that_would_need_gibibytes_is_an_error(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-@settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=500)
 @given(st.data(), records())
 def test_damaged_rows_do_not_touch_those_beside_them(data: st.DataObject, case: Any) -> None:
     schema, values = case
