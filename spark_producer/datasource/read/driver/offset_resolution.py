@@ -60,7 +60,7 @@ def starting_offsets(lookup: OffsetLookup, limit: OffsetRangeLimit, source: Sour
     late = [each for each, offset in found.items() if offset == NO_OFFSET]
     if late and not may_be_latest:
         raise ConfigError(
-            f"{option}: {named(late)} has no record at or after {times[late[0]]} ms. Choose an earlier time, or set "
+            f"{option}: no record in {named(late)} is at or after {times[late[0]]} ms. Choose an earlier time, or set "
             "startingOffsetsByTimestampStrategy to latest"
         )
     return found | {each: ends[each] for each in late}
@@ -83,9 +83,15 @@ def ending_offsets(lookup: OffsetLookup, limit: OffsetRangeLimit) -> dict[TopicP
 
 def named(topic_partitions: list[TopicPartition]) -> str:
     """Return some topic-partitions for a message: the first ones, and how many more there are."""
-    shown = ", ".join(f"{each.topic}-{each.partition}" for each in sorted(topic_partitions)[:MAX_NAMED])
+    by_topic: dict[str, list[str]] = {}
+    for each in sorted(topic_partitions)[:MAX_NAMED]:
+        by_topic.setdefault(each.topic, []).append(str(each.partition))
+    text = ", ".join(
+        f"topic {topic!r}, partition{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+        for topic, numbers in by_topic.items()
+    )
     more = len(topic_partitions) - MAX_NAMED
-    return f"{shown} and {more:,} more" if more > 0 else shown
+    return f"{text} and {more:,} more" if more > 0 else text
 
 
 def _resolved(lookup: OffsetLookup, limit: OffsetRangeLimit, option: str) -> dict[TopicPartition, int]:

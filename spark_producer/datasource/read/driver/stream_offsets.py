@@ -229,9 +229,7 @@ class StreamOffsets:
 
     def _check_gone(self, known: Collection[TopicPartition], found: Offsets) -> None:
         if gone := [each for each in known if each not in found]:
-            text = (
-                f"{named(gone)} do not exist any more, or are not in the subscription: unread records of them are gone"
-            )
+            text = f"unread records of {named(gone)} are gone: deleted, or not in the subscription any more"
             self._report(text, "restore the topic or the subscription")
 
     def _check_topics(self, starts: LoggedOffsets, ends: LoggedOffsets) -> None:

@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 from spark_producer.broker import LocalBroker
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.datasource import wait_warning
+from spark_producer.datasource.read.driver import offset_resolution
 from spark_producer.datasource.read.driver.batch_plan import plan_batch
 from spark_producer.datasource.read.pushed_filters import PushedFilters
 from spark_producer.errors import BrokersUnreachable, ConfigError, DataLoss, PyProducerError, TopicNotFound
@@ -82,7 +84,8 @@ def test_where_a_batch_begins_and_ends(
         assert planned(broker, **options) == wanted
         return
     with pytest.raises(
-        ConfigError, match=r"startingTimestamp: a-1 has no record at or after 1000031 ms\. Choose an earlier"
+        ConfigError,
+        match=r"startingTimestamp: no record in topic 'a', partition 1 is at or after 1000031 ms\. Choose an",
     ):
         planned(broker, **options)
 
@@ -93,17 +96,25 @@ def test_where_a_batch_begins_and_ends(
     [
         ({"subscribe": "empyt"}, TopicNotFound, r"topic 'empyt'.*did you mean 'empty'"),
         ({"assign": '{"a":[0,7]}'}, TopicNotFound, r"topic 'a' has no partition 7: it has 2"),
-        ({"startingOffsets": '{"a":{"0":5}}'}, ConfigError, r"startingOffsets lacks a-1\. Name each"),
+        (
+            {"startingOffsets": '{"a":{"0":5}}'},
+            ConfigError,
+            r"startingOffsets lacks topic 'a', partition 1\. Name each",
+        ),
         (
             {"endingOffsets": '{"a":{"0":5,"1":-1,"2":3}}'},
             ConfigError,
-            r"endingOffsets names a-2, which the subscription",
+            r"endingOffsets names topic 'a', partition 2, which the subscription",
         ),
-        ({"startingOffsetsByTimestamp": '{"b":{"0":5}}'}, ConfigError, r"startingOffsetsByTimestamp lacks a-0, a-1"),
+        (
+            {"startingOffsetsByTimestamp": '{"b":{"0":5}}'},
+            ConfigError,
+            r"startingOffsetsByTimestamp lacks topic 'a', partitions 0, 1\.",
+        ),
         (
             {"startingOffsets": '{"a":{"0":7,"1":-2}}', "endingOffsets": '{"a":{"0":5,"1":-1}}'},
             ConfigError,
-            r"the read ends before it starts in a-0: .* starts at offset 7 and ends at 5",
+            r"the read ends before it starts in topic 'a', partition 0: .* starts at offset 7 and ends at 5",
         ),
         (
             {"startingTimestamp": str(FIRST_TIME + 20), "endingOffsets": '{"a":{"0":5,"1":1}}'},
@@ -200,3 +211,12 @@ def test_timestamps_in_disorder_lose_nothing(broker: LocalBroker) -> None:
     for first in (100, 301, 600, 900, 901, 1100):
         ((start, end),) = planned(broker, GreaterThanOrEqual(("timestamp",), at(first)), subscribe="disorder").values()
         assert (start, end) == (next(i for i, millis in enumerate(times) if millis >= first), len(times))
+
+
+def test_topic_partitions_in_messages() -> None:
+    def named(*chosen: str) -> str:
+        return offset_resolution.named([TopicPartition(each[0], int(each[1:])) for each in chosen])
+
+    assert named("b0") == "topic 'b', partition 0"
+    assert named("b0", "a1", "a0") == "topic 'a', partitions 0, 1, topic 'b', partition 0"
+    assert named(*(f"a{number}" for number in range(8))) == "topic 'a', partitions 0, 1, 2, 3, 4 and 3 more"
