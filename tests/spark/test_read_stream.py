@@ -214,19 +214,20 @@ def test_a_topic_that_is_created_again_ends_the_query_or_is_read_from_its_start(
 def test_a_batch_that_was_begun_with_another_topic_is_not_read_from_the_new_one(
     spark: SparkSession, embedded_broker: Broker, topic: str, sink: Sink
 ) -> None:
-    """The driver was killed in a batch, and the topic created again with as many records: the plan is in the offset log."""
+    """The driver was killed in a batch, and the topic created again with more records: the plan is in the offset log."""
     embedded_broker.create_topic(topic, 1)
-    send(embedded_broker, topic, range(10), 1)
-    run(sink.writer(stream(spark, embedded_broker, topic, EARLIEST)))
-    (sink.checkpoint / "commits" / "0").unlink()
+    for first in (0, 10):
+        send(embedded_broker, topic, range(first, first + 10), 1)
+        run(sink.writer(stream(spark, embedded_broker, topic, EARLIEST)))
+    (sink.checkpoint / "commits" / "1").unlink()
     shutil.rmtree(sink.files)
     create_again(embedded_broker, topic)
-    send(embedded_broker, topic, range(10, 30), 1)
+    send(embedded_broker, topic, range(20, 50), 1)
     for _ in range(2):
         with pytest.raises(StreamingQueryException, match="are lost, because the topic was deleted and created again"):
             run(sink.writer(stream(spark, embedded_broker, topic, EARLIEST)))
     run(sink.writer(stream(spark, embedded_broker, topic, {**EARLIEST, "failOnDataLoss": "false"})))
-    assert numbers(sink.rows()) == list(range(10, 30)), "each record of the new topic once"
+    assert numbers(sink.rows()) == list(range(20, 50)), "each record of the new topic once"
 
 
 def create_again(broker: Broker, topic: str) -> None:
