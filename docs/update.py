@@ -1,8 +1,8 @@
 """Writes docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/errors.md and the profiles in conf/ from the tables of
-the package, and the picture of the rooms, docs/rooms.svg, from the contracts of the imports: `make docs`. It draws those of
+the package, and the picture of the packages, docs/packages.svg, from the contracts of the imports: `make docs`. It draws those of
 docs/how_it_works.md, and brings the measured figures of docs/sizing.md up to date.
 
-The words around the tables are here; the tables are made by the package, and the pictures by docs/rooms.py and docs/pictures/.
+The words around the tables are here; the tables are made by the package, and the pictures by docs/packages.py and docs/pictures/.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 from docs.broker_metrics import broker_metrics_page
 from docs.errors_page import errors_page
 from docs.measured import with_measured_table
+from docs.packages import packages_picture
 from docs.pictures.all import PICTURES
-from docs.rooms import rooms_picture
 from spark_producer.config import profiles, unsupported, unsupported_reads
 from spark_producer.config.docs_table import render_markdown, render_reads, shared_names
 from spark_producer.metrics import names, registry
@@ -187,7 +187,7 @@ def main() -> None:
     (ROOT / "docs" / "metrics.md").write_text(metrics_page(), encoding="utf-8")
     (ROOT / "docs" / "broker_metrics.md").write_text(broker_metrics_page(), encoding="utf-8")
     (ROOT / "docs" / "errors.md").write_text(errors_page(), encoding="utf-8")
-    (ROOT / "docs" / "rooms.svg").write_text(rooms_picture(), encoding="utf-8")
+    (ROOT / "docs" / "packages.svg").write_text(packages_picture(), encoding="utf-8")
     for name, picture in PICTURES.items():
         (ROOT / "docs" / name).write_text(picture().svg(), encoding="utf-8")
     sizing, benchmarks = ROOT / "docs" / "sizing.md", ROOT / "docs" / "benchmarks.md"

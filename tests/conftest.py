@@ -43,8 +43,8 @@ KAFKA_FIXTURES = {
     "kafka_39",
     "kafka_4",
     "kafka_three",
-    "kafka_behind_proxy",
-    "kafka_39_behind_proxy",
+    "kafka_through_proxy",
+    "kafka_39_through_proxy",
 } | SECURED_FIXTURES
 BROKERS = [
     pytest.param("embedded"),
@@ -63,7 +63,7 @@ TOGETHER: dict[str, set[str]] = {
     "dear": {"spark", "registry", "kafka_three"},
     "secured": SECURED_FIXTURES,
     "kafka": {"kafka_39", "kafka_4", "kafka-3.9", "kafka-4"},
-    "proxied": {"kafka_behind_proxy", "kafka_39_behind_proxy"},
+    "proxied": {"kafka_through_proxy", "kafka_39_through_proxy"},
     "built": {"sdist"},
 }
 """Group → what its tests use, as a fixture or as the parameter of one: each group is in one process. A cluster takes ten seconds
@@ -73,7 +73,7 @@ CLAIMS = ("secured", "dear", "built", "proxied", "kafka")
 """Which group gets a test that uses something of several. Tests of a secured Kafka have another session of Spark, so that the one
 process with all others does not take longest."""
 
-SECONDS_WORTH_TELLING = 60.0
+MIN_REPORTED_SECONDS = 60.0
 """Of a shorter run nobody asks where the time went."""
 
 # The same cases in every run, and no clock: what a run finds depends on the code alone. HYPOTHESIS_PROFILE=explore looks
@@ -97,7 +97,7 @@ UNIT = Path(__file__).parent / "unit"
 OWN_RUNS = ("campaign", "nightly")
 """Marks of tests that run only with `-m` and this word, as `make campaigns` and `make nightly` do.
 A test with both is part of a campaign."""
-TWINS = {"kafka_39", "kafka_39_behind_proxy", "_secured_39", "kafka-3.9"}
+TWINS = {"kafka_39", "kafka_39_through_proxy", "_secured_39", "kafka-3.9"}
 """Of a test that runs on two versions of Kafka, CI runs the one on the newest, and `make nightly` the other."""
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 """How many tests are left out of this run, by the way to run them."""
@@ -147,7 +147,7 @@ class Broker(Protocol):
 
 
 def local_broker(**options: Any) -> Any:
-    """The embedded broker, imported on first use: tests of the lower rooms run without it."""
+    """The embedded broker, imported on first use: tests of the lower packages run without it."""
     return importlib.import_module("spark_producer.broker").LocalBroker(**options)
 
 
@@ -214,7 +214,7 @@ def group_of(item: pytest.Item, names: set[str]) -> str | None:
     """The group of a test that uses these fixtures."""
     used = used_by(item)
     if "proxied" in names and used & TOGETHER["kafka"]:
-        used.add("kafka_behind_proxy")
+        used.add("kafka_through_proxy")
     for group in CLAIMS:
         if used & TOGETHER[group]:
             return group
@@ -258,7 +258,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[str(Path(report.nodeid.partition("::")[0]).parent)] += report.duration
-    if sum(seconds.values()) > SECONDS_WORTH_TELLING:
+    if sum(seconds.values()) > MIN_REPORTED_SECONDS:
         terminalreporter.section("minutes by folder")
         for folder, took in sorted(seconds.items(), key=lambda entry: -entry[1]):
             terminalreporter.write_line(f"{took / 60:5.1f}  {folder}")
@@ -348,7 +348,7 @@ class ProxiedBroker:
 
 
 @pytest.fixture(scope="session")
-def embedded_behind_proxy() -> Iterator[ProxiedBroker]:
+def embedded_through_proxy() -> Iterator[ProxiedBroker]:
     """The package's own broker and a proxy."""
     from tests.support.proxy import FaultProxy
 
@@ -358,7 +358,7 @@ def embedded_behind_proxy() -> Iterator[ProxiedBroker]:
 
 
 @pytest.fixture(scope="session")
-def kafka_behind_proxy() -> Iterator[ProxiedBroker]:
+def kafka_through_proxy() -> Iterator[ProxiedBroker]:
     """One node of the newest Kafka and a proxy."""
     from tests.support.kafka_cluster import KafkaCluster
     from tests.support.kafka_node import KAFKA_4
@@ -370,7 +370,7 @@ def kafka_behind_proxy() -> Iterator[ProxiedBroker]:
 
 
 @pytest.fixture(scope="session")
-def kafka_39_behind_proxy() -> Iterator[ProxiedBroker]:
+def kafka_39_through_proxy() -> Iterator[ProxiedBroker]:
     """One node of Kafka 3.9 and a proxy."""
     from tests.support.kafka_cluster import KafkaCluster
     from tests.support.kafka_node import KAFKA_39
@@ -388,9 +388,9 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
     Tests for which the version of the broker matters ask for all BROKERS, by indirect parametrisation.
     """
     fixtures = {
-        "embedded": "embedded_behind_proxy",
-        "kafka-3.9": "kafka_39_behind_proxy",
-        "kafka-4": "kafka_behind_proxy",
+        "embedded": "embedded_through_proxy",
+        "kafka-3.9": "kafka_39_through_proxy",
+        "kafka-4": "kafka_through_proxy",
     }
     found: ProxiedBroker = request.getfixturevalue(fixtures[request.param])
     found.proxy.requests.clear()

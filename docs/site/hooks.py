@@ -47,7 +47,7 @@ COPY_BUTTON = "clipboard"
 RECORD = re.compile(r"decisions/\d")
 ALL_RECORDS = "\n\n[All decisions](README.md)\n"
 """ends each record: the navigation has their list alone"""
-BEHIND_THE_PAGES = 0.5
+SEARCH_WEIGHT = 0.5
 """how much a record weighs among what the search finds"""
 
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".properties": "properties"}
@@ -146,7 +146,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     if here.startswith(OTHERS):
         page.meta["search"] = {"exclude": True}
     elif RECORD.match(here):
-        page.meta["search"] = {"boost": BEHIND_THE_PAGES}
+        page.meta["search"] = {"boost": SEARCH_WEIGHT}
 
     def moved(match: re.Match[str]) -> str:
         if not match["link"]:

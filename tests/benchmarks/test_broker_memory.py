@@ -105,14 +105,14 @@ def test_runs_are_of_adjacent_entries_of_one_file() -> None:
 def test_the_page_has_a_row_for_each_experiment_and_a_picture(tmp_path: Path) -> None:
     small = sizes(4)
     near = Outcome("E1", 4, 2.0, 100, 62_000_000, 100, 62_000_000, 100, 100, 0, 0, 0, 0, 0, 0)
-    behind = Outcome("E2", 4, 2.0, 100, 69_000_000, 500, 10_400_000, 0, 0, 500, 0, 495, 5, 5, 495, expected_misses=5)
-    ran = [(scene, behind if "E2" in scene.title else near) for scene in experiments.scenes(small)]
+    far = Outcome("E2", 4, 2.0, 100, 69_000_000, 500, 10_400_000, 0, 0, 500, 0, 495, 5, 5, 495, expected_misses=5)
+    ran = [(scene, far if "E2" in scene.title else near) for scene in experiments.scenes(small)]
     text = page(ran, small, "x.svg", [["## E9", "nothing"]])
     assert "\n## E9\nnothing\n" in text
     assert "| E1 tail | 4 | 31.0 / 31.0 | 100 / 0 | 0 | 0 / 0 |  | 0 | 0 | 31 MB/s in and out" in text
     assert "| E2 catch-up | 4 | 34.5 / 5.2 | 0 / 500 | 0 | 495 / 5 (99.00%) | 5 | 5 | 495 |" in text
     assert text.count("\n| E") == len(ran) == 7
-    assert shares(behind) == (0.0, 0.0, 0.99, 0.01)
+    assert shares(far) == (0.0, 0.0, 0.99, 0.01)
     draw(ran, tmp_path / "x.svg")
     assert "read cache" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 

@@ -29,7 +29,7 @@ from spark_producer.protocol.messages.transactions import (
 )
 
 
-def words_of(body: tuple[object, ...]) -> str:
+def kind_of(body: tuple[object, ...]) -> str:
     """A request in one word: find, init, raise (an epoch), add, group, offsets, commit, abort."""
     if isinstance(body, InitProducerIdRequest):
         return "init" if body.producer_id < 0 else "raise"

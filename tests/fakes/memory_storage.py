@@ -48,14 +48,14 @@ class MemoryStorage:
         self.writes_at_once = writes_at_once
         self._confirmed: Callable[[str, int], None] = lambda topic, partition: None
         self._space_freed: Callable[[], None] = lambda: None
-        self.room: float = math.inf
+        self.free_bytes: float = math.inf
         self.cursors: dict[tuple[str, int], bool] = {}
 
     def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
         self._confirmed, self._space_freed = confirmed, space_freed
 
     def has_space(self, size: int) -> bool:
-        return size <= self.room
+        return size <= self.free_bytes
 
     def check_largest_batch(self, size: int) -> None:
         """Any size is accepted."""
@@ -66,9 +66,9 @@ class MemoryStorage:
     def readings(self) -> Iterable[MetricReading]:
         return readings("memory_storage", MemoryCounters(len(self.logs)))
 
-    def make_room(self, room: float = math.inf) -> None:
+    def free(self, free_bytes: float = math.inf) -> None:
         """What a write cache does after a flush."""
-        self.room = room
+        self.free_bytes = free_bytes
         self._space_freed()
 
     def partitions(self) -> list[str]:

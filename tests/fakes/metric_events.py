@@ -52,5 +52,5 @@ def everything_once(metrics: ProducerMetrics, now: float = 1.0) -> None:
     metrics.connection_closed(now)
     metrics.logged_in(now, repeatable=False)
     metrics.reauthenticated(0.02, now)
-    for anew in (False, True):
-        metrics.login_failed(now, reauthentication=anew)
+    for again in (False, True):
+        metrics.login_failed(now, reauthentication=again)

@@ -37,7 +37,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import read_header
 from tests.fakes.accumulator_fakes import DEADLINE, values_in
-from tests.fakes.coordinator_answers import coordinated, words_of
+from tests.fakes.coordinator_answers import coordinated, kind_of
 from tests.fakes.sender_fakes import metadata_of
 from tests.support.waiting import wait_until
 
@@ -203,7 +203,7 @@ class ScriptedCluster:
 
     def take(self, api: AnyApi, body: tuple[object, ...], tag: object) -> None:
         """A request of a transaction."""
-        name = words_of(body)
+        name = kind_of(body)
         self.names.append(name)
         if name in self.holding_apis:
             self.held_apis.append((api, body, tag))
@@ -211,7 +211,7 @@ class ScriptedCluster:
             self._coordinate(api, body, tag)
 
     def _coordinate(self, api: AnyApi, body: tuple[object, ...], tag: object) -> None:
-        codes = self.codes.get(words_of(body))
+        codes = self.codes.get(kind_of(body))
         self._complete(tag, api, coordinated(body, codes.pop(0) if codes else 0, ProducerIdAndEpoch(5, 0), node=1))
 
     def _ask(self, tag: object, question: MetadataRequest) -> None:

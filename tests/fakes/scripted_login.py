@@ -20,12 +20,12 @@ class ScriptedLogin:
     user: str = "app"
     given_by: str = "kafka.sasl.username and kafka.sasl.password"
     proof: bytes | None = None
-    heard: list[bytes] = field(default_factory=list)
+    received: list[bytes] = field(default_factory=list)
     started: int = 0
 
     def start(self) -> Generator[bytes, bytes, None]:
         self.started += 1
         for message in self.messages:
-            self.heard.append((yield message))
-        if self.proof is not None and self.heard[-1] != self.proof:
+            self.received.append((yield message))
+        if self.proof is not None and self.received[-1] != self.proof:
             raise AuthenticationFailed("the broker has not proved that it knows the password", fatal=True)

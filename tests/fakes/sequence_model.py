@@ -26,7 +26,7 @@ class Habits(NamedTuple):
 
     strict: bool
     names_duplicates: bool
-    tells_log_start: bool
+    has_log_start: bool
 
 
 @dataclass
@@ -114,5 +114,5 @@ class ModelPartition:
         return first == known.expected or first in [batch[0] for batch in known.batches]
 
     def _answer(self, code: int, offset: int = -1) -> ProducePartitionResponse:
-        log_start = self.log_start if self.habits.tells_log_start else -1
+        log_start = self.log_start if self.habits.has_log_start else -1
         return ProducePartitionResponse(self.index, code, offset, log_start_offset=log_start)

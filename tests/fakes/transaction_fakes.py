@@ -28,7 +28,7 @@ from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest
 from spark_producer.sender.transactions.manager import TransactionManager
 from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
-from tests.fakes.coordinator_answers import coordinated, words_of
+from tests.fakes.coordinator_answers import coordinated, kind_of
 from tests.fakes.sender_fakes import TOPIC, SenderFakes, answer_to, metadata_of, sender_fakes
 
 TID = "orders-1"
@@ -118,7 +118,7 @@ class TransactionFakes:
             )
             return
         self.requests.append(outgoing)
-        self.sent.append(in_words(outgoing))
+        self.sent.append(describe(outgoing))
         if isinstance(outgoing.body, ProduceRequest):
             for topic in outgoing.body.topic_data:
                 self.headers += [_header(part.records) for part in topic.partition_data]
@@ -134,7 +134,7 @@ class TransactionFakes:
             self.answer(outgoing)
 
     def answer(self, outgoing: ClientRequest) -> None:
-        queue = self.script[in_words(outgoing).split()[0]]
+        queue = self.script[describe(outgoing).split()[0]]
         answer = queue.pop(0) if queue else 0
         if isinstance(answer, PyProducerError):
             self.made.complete(outgoing, error=answer)
@@ -172,12 +172,12 @@ def _header(records: object) -> BatchHeader:
     return read_header(records)
 
 
-def in_words(outgoing: ClientRequest) -> str:
+def describe(outgoing: ClientRequest) -> str:
     """A request as a test names it; the first word is the name that `script` and `holding` know."""
     body = outgoing.body
     if isinstance(body, ProduceRequest):
         return "produce " + ",".join(str(batch.topic_partition.partition) for batch in outgoing.batches)
-    word = words_of(body)
+    word = kind_of(body)
     if isinstance(body, FindCoordinatorRequest):
         return f"{word} {'transaction' if body.key_type else 'group'}"
     if isinstance(body, InitProducerIdRequest):

@@ -52,7 +52,7 @@ def half_and_reset(peer: Peer, request: Request) -> None:
     peer.reset()
 
 
-def a_length_that_nobody_has(peer: Peer, _: Request) -> None:
+def an_impossible_length(peer: Peer, _: Request) -> None:
     peer.send(b"\x7f\xff\xff\xff" + bytes(100))
     peer.wait_for_close()
 
@@ -63,7 +63,7 @@ HARM: dict[str, Harm] = {
     "zeros": frame(b"\x00" * 64),
     "ones": frame(b"\xff" * 64),
     "large lengths": frame(b"\x7f" * 64),
-    "length": a_length_that_nobody_has,
+    "length": an_impossible_length,
     "nothing": frame(b""),
 }
 

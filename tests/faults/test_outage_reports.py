@@ -40,10 +40,10 @@ def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCapture
             assert future.result(20).offset == 1
             wait_until(said("back after "), "the return is told of")
         assert count_and_check(broker.bootstrap_servers, topic).total == 2
-    told = [record.getMessage() for record in caplog.records if record.name == "pyproducer"]
-    assert len(told) == 2, told
-    assert "1 batch of " in told[0]
-    assert "(kafka.delivery.timeout.ms)" in told[0]
+    reported = [record.getMessage() for record in caplog.records if record.name == "pyproducer"]
+    assert len(reported) == 2, reported
+    assert "1 batch of " in reported[0]
+    assert "(kafka.delivery.timeout.ms)" in reported[0]
 
 
 @pytest.mark.parametrize("way", ["by the driver", "by a transaction"])
@@ -51,11 +51,11 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
     topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(waits, "LOG_AFTER_S", 0.5)
-    told: list[str] = []
+    reported: list[str] = []
 
     def said(words: str) -> bool:
-        told[:] = [record.getMessage() for record in caplog.records if record.name == waits.__name__]
-        return any(words in each for each in told)
+        reported[:] = [record.getMessage() for record in caplog.records if record.name == waits.__name__]
+        return any(words in each for each in reported)
 
     with FaultProxy() as proxy, local_broker(advertised=(proxy.host, proxy.port)) as broker:
         proxy.target = (proxy.host, broker.port)
@@ -77,7 +77,7 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
         committing.result()
         driver.close_all()
         assert said("continues after ")
-        assert len(told) == 2, told
-        assert f"exactlyOnceId {topic}: waiting for " in told[0]
-        assert "(kafka.max.block.ms)" in told[0]
+        assert len(reported) == 2, reported
+        assert f"exactlyOnceId {topic}: waiting for " in reported[0]
+        assert "(kafka.max.block.ms)" in reported[0]
         assert committed(broker, topic) == ["a"]

@@ -38,7 +38,7 @@ class Doomed:
     def __init__(self, home: Path, port: int, sync: bool, life: int, engine: str) -> None:
         command = [sys.executable, "-m", "tests.faults.doomed_broker", str(home / "data"), str(port)]
         self._process = ChildProcess([*command, "sync" if sync else "unsynced", engine], home / f"{life}.log")
-        self.until(lambda: bool(self._told("ready")))
+        self.until(lambda: bool(self._lines("ready")))
 
     def until(self, condition: Any) -> None:
         """Wait until it is so, while the broker lives."""
@@ -47,7 +47,7 @@ class Doomed:
 
     def recovered(self) -> dict[Partition, int]:
         """The high watermark of each partition when the broker began to serve."""
-        return {(topic, int(partition)): int(end) for topic, partition, end in self._told("recovered")}
+        return {(topic, int(partition)): int(end) for topic, partition, end in self._lines("recovered")}
 
     def kill(self) -> Counter[str]:
         """SIGKILL; what was done in this life."""
@@ -56,14 +56,14 @@ class Doomed:
 
     def done(self) -> Counter[str]:
         """What was done so far in this life."""
-        did = self._told("did")
+        did = self._lines("did")
         return (
             Counter(dict(zip(("flushes", "deleted", "compacted"), map(int, did[-1]), strict=True)))
             if did
             else Counter()
         )
 
-    def _told(self, what: str) -> list[list[str]]:
+    def _lines(self, what: str) -> list[list[str]]:
         text = self._process.output.read_text()
         lines = [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
         return [words[1:] for words in lines if words[:1] == [what]]

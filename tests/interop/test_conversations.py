@@ -15,7 +15,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from tests.interop.conversations import scenes_edge, scenes_static
 from tests.interop.conversations.answers import read, title
 from tests.interop.conversations.embedded import DIFFERENCES, Difference, expected
-from tests.interop.conversations.record import SETTINGS, Places, spoken_by
+from tests.interop.conversations.record import SETTINGS, Places, known_to
 from tests.interop.conversations.scene import Scene, TxnVersion, play
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
@@ -28,19 +28,19 @@ def cases(version: str) -> list[object]:
     """
     return [
         pytest.param(scene, txn_version, id=title(scene, txn_version))
-        for scene, txn_version in spoken_by(version)
+        for scene, txn_version in known_to(version)
         if not scene.slow
     ]
 
 
 @pytest.fixture(scope="module")
 def places_39(kafka_39: KafkaCluster) -> Places:
-    return Places(kafka_39, len(spoken_by(KAFKA_39)))
+    return Places(kafka_39, len(known_to(KAFKA_39)))
 
 
 @pytest.fixture(scope="module")
 def places_4(kafka_4: KafkaCluster) -> Places:
-    return Places(kafka_4, len(spoken_by(KAFKA_4)))
+    return Places(kafka_4, len(known_to(KAFKA_4)))
 
 
 @pytest.mark.parametrize(("scene", "txn_version"), cases(KAFKA_39))
@@ -58,7 +58,7 @@ def test_kafka_4_answers_as_it_is_written_down(places_4: Places, scene: Scene, t
 @pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])
 def test_kafka_answers_as_it_is_written_down_when_time_goes_by(version: str) -> None:
     """Transactions that take too long, ids that expire, the last epoch: by a Kafka that looks for them every second."""
-    slow = [(scene, txn_version) for scene, txn_version in spoken_by(version) if scene.slow]
+    slow = [(scene, txn_version) for scene, txn_version in known_to(version) if scene.slow]
     with KafkaCluster(version, settings=SETTINGS) as cluster:
         places = Places(cluster, len(slow))
         played = {
@@ -77,7 +77,7 @@ def places_embedded() -> Iterator[dict[str, Places]]:
     """The embedded broker at both levels."""
     with ExitStack() as stack:
         yield {
-            version: Places(stack.enter_context(embedded(level)), len(spoken_by(version)))
+            version: Places(stack.enter_context(embedded(level)), len(known_to(version)))
             for version, level in LEVELS.items()
         }
 
@@ -106,7 +106,7 @@ def embedded(level: int) -> LocalBroker:
             marks=[pytest.mark.campaign] if scene in (*scenes_edge.SCENES, scenes_static.LATE) else [],
         )
         for version in LEVELS
-        for scene, txn_version in spoken_by(version)
+        for scene, txn_version in known_to(version)
     ],
 )
 def test_the_embedded_broker_answers_as_kafka(

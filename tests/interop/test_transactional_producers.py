@@ -126,8 +126,8 @@ def test_a_transaction_hides_what_is_after_it_until_it_ends(
         each.commit()
     assert [committed(any_broker, topic, client) for client in CLIENTS] == [[], []]
     opener.abort()
-    behind = [(0, b"behind")] * len(others)
-    assert [committed(any_broker, topic, client) for client in CLIENTS] == [behind, behind]
+    following = [(0, b"behind")] * len(others)
+    assert [committed(any_broker, topic, client) for client in CLIENTS] == [following, following]
 
 
 @pytest.mark.parametrize(("owner", "thief"), PAIRS)

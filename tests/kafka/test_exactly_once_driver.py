@@ -139,7 +139,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once_explained.md
 TASKS = 3
 
 
-def told_costs(row: str) -> list[int]:
+def logged_costs(row: str) -> list[int]:
     """What the page tells of the requests of a step, for both paths. There, `n` are tasks."""
     [cells] = re.findall(rf"^\| {row}[^|]*\|([^|]*)\|([^|]*)\|$", PAGE.read_text(), flags=re.MULTILINE)
     return [sum(map(int, re.findall(r"\d+", cell))) + TASKS * ("*n*" in cell) for cell in cells]
@@ -175,7 +175,7 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_says(
     more = (
         0 if handle.transaction_version is TransactionVersion.IMPLICIT else 2
     )  # adds its partitions, and asks for the next sequence number
-    begins, commits = told_costs("begin"), told_costs("commit")
+    begins, commits = logged_costs("begin"), logged_costs("commit")
     [trips] = re.findall(r"(\d+) round trips on path A and (\d+) on path B", " ".join(PAGE.read_text().split()))
     assert counted == {
         "A": (begins[0], commits[0] + more, int(trips[0]) + more),

@@ -62,9 +62,9 @@ def _play_all(cluster: str, cases: Sequence[Case], chosen: argparse.Namespace, d
                     break
                 result = play(stand, case)
                 results.append(chosen.results, result)
-                told = f"{result.seconds:5.1f} s, {result.lives} lives"
+                reported = f"{result.seconds:5.1f} s, {result.lives} lives"
                 print(
-                    f"{number}/{len(cases)} {case.name}: {result.verdict}, {told}",
+                    f"{number}/{len(cases)} {case.name}: {result.verdict}, {reported}",
                     *result.violations,
                     sep="\n    ",
                     flush=True,

@@ -66,7 +66,7 @@ def violations(
             ([row for _, row in records if row is not None] for records in found.values()), together or {}
         ),
     }
-    return [_told(kind, examples) for kind, examples in kinds.items() if examples]
+    return [_violation(kind, examples) for kind, examples in kinds.items() if examples]
 
 
 def _disordered(partitions: Iterable[list[Row]], together: Mapping[int, int]) -> list[tuple[Row, Row]]:
@@ -95,10 +95,10 @@ def differences(concurrent: Read, later: Read) -> list[str]:
         first, second = set(concurrent.get(partition, ())), set(later.get(partition, ()))
         for kind, only in (("seen only at the time", first - second), ("seen only later", second - first)):
             if only:
-                wrong.append(_told(f"{kind} in partition {partition}", sorted(seen.offset for seen in only)))
+                wrong.append(_violation(f"{kind} in partition {partition}", sorted(seen.offset for seen in only)))
     return wrong
 
 
-def _told(kind: str, examples: Sequence[object]) -> str:
+def _violation(kind: str, examples: Sequence[object]) -> str:
     shown = ", ".join(str(tuple(one)) if isinstance(one, tuple) else str(one) for one in examples[:SHOWN])
     return f"{kind}: {len(examples)}, e.g. {shown}"

@@ -51,7 +51,9 @@ def main() -> None:
     while not (folder / "end").exists():
         job = folder / f"job-{number}.json"
         if job.exists():
-            _tell(folder / f"done-{number}.json", run(spark, json.loads(job.read_text()), folder / f"stop-{number}"))
+            _write_outcome(
+                folder / f"done-{number}.json", run(spark, json.loads(job.read_text()), folder / f"stop-{number}")
+            )
             number += 1
         time.sleep(0.01)  # the test ends or kills this process
     spark.stop()
@@ -78,7 +80,7 @@ def run(spark: SparkSession, job: dict[str, Any], stop: Path) -> dict[str, Any]:
     return {"seconds": time.monotonic() - begun, "error": error}
 
 
-def _tell(path: Path, outcome: dict[str, Any]) -> None:
+def _write_outcome(path: Path, outcome: dict[str, Any]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(outcome))
     partial.rename(path)

@@ -24,7 +24,7 @@ from tests.matrix.cases import OPTIONS as PATHS
 from tests.matrix.cases import all_cases
 from tests.matrix.clusters import NAMES, cluster_of
 from tests.matrix.drivers import Driver, Drivers
-from tests.matrix.play import PARTITIONS, Case, Play, Result, Stand, judge, told_in_short
+from tests.matrix.play import PARTITIONS, Case, Play, Result, Stand, judge, short_message
 from tests.matrix.readers import ConcurrentReader
 from tests.matrix.rows import Amount, expected, write_files
 from tests.support.waiting import wait_until
@@ -59,7 +59,7 @@ def fight(stand: Stand, case: Case, *, copied: bool) -> Result:
             jobs[1]["checkpoint"] += "-copy"
             shutil.copytree(job["checkpoint"], jobs[1]["checkpoint"])
         fighters = [first, second]
-        numbers = [driver.give(told) for driver, told in zip(fighters, jobs, strict=True)]
+        numbers = [driver.give(reported) for driver, reported in zip(fighters, jobs, strict=True)]
         left = {0, 1}
         while left and result.lives < LIVES and time.monotonic() < begun + SECONDS:
             for place in sorted(left):
@@ -69,12 +69,14 @@ def fight(stand: Stand, case: Case, *, copied: bool) -> Result:
                     result.lives += bool(outcome["error"])
                 elif outcome is not None:
                     result.lives += 1
-                    result.told.append(told_in_short(outcome["error"]))
+                    result.reported.append(short_message(outcome["error"]))
                     numbers[place] = fighters[place].give(jobs[place])
             time.sleep(0.02)  # the pace of the turns
         result.faults, result.fired = 1, min(1, result.lives)  # it was no duel if nobody had to give way
         if left:
-            result.violations.append(f"stuck: {len(left)} of two drivers did not come to the end, {result.told[-2:]}")
+            result.violations.append(
+                f"stuck: {len(left)} of two drivers did not come to the end, {result.reported[-2:]}"
+            )
         fighters[1].kill()
         if left:
             fighters[0].kill()
@@ -148,8 +150,10 @@ def main() -> None:
                         case = Case(cluster, path, (), 1, AMOUNT, options, title=title)
                         result = fight(stand, case, copied=copied)
                         results.append(chosen.results, result)
-                        told = f"{result.seconds:5.1f} s, {result.lives} lives"
-                        print(f"{case.name}: {result.verdict}, {told}", *result.violations, sep="\n    ", flush=True)
+                        reported = f"{result.seconds:5.1f} s, {result.lives} lives"
+                        print(
+                            f"{case.name}: {result.verdict}, {reported}", *result.violations, sep="\n    ", flush=True
+                        )
     print(results.write_page(scenes=chosen.results, of=sum(1 for _ in all_cases())))
 
 

@@ -27,7 +27,7 @@ SECONDS = 90.0
 """after which a process goes on by itself"""
 
 
-class ToldToFail(RuntimeError):
+class FailpointFailed(RuntimeError):
     """The judge wanted an error here."""
 
 
@@ -67,7 +67,7 @@ def _wait(folder: Path, place: str, number: int) -> None:
     while not answer.exists() and time.monotonic() < deadline:
         time.sleep(0.01)  # it stands in the process under test, and imports nothing more there
     if answer.exists() and answer.read_text() == "raise":
-        raise ToldToFail(f"at {place}, as the test asked")
+        raise FailpointFailed(f"at {place}, as the test asked")
 
 
 def ancestors(pid: int) -> list[tuple[int, str]]:

@@ -23,7 +23,7 @@ from typing import Any
 from tests.matrix.clusters import RealCluster
 from tests.matrix.drivers import Driver, Drivers
 from tests.matrix.faults import Brokers, Fault, proxied_cluster
-from tests.matrix.play import LOUD, judge, told_in_short
+from tests.matrix.play import LOUD, judge, short_message
 from tests.matrix.readers import ConcurrentReader
 from tests.matrix.rows import FILES, Amount, expected, write_files
 from tests.support.waiting import poll
@@ -33,7 +33,7 @@ PARTITIONS = 3
 AMOUNT = Amount(batches=0, rows=2_000, uneven=True)
 INLINE_BYTES = 30_000
 """less than a large file, more than a small one"""
-BEHIND = 4
+LAGGING = 4
 """batches that may wait, so that the end does not take long"""
 FINISH_SECONDS = 240.0
 OPTIONS = {
@@ -58,7 +58,7 @@ class Record:
     """of drivers"""
     visible: list[tuple[float, int]] = field(default_factory=list)
     """rows that the reader had"""
-    told: list[tuple[float, str]] = field(default_factory=list)
+    reported: list[tuple[float, str]] = field(default_factory=list)
     """errors of the query"""
     batches: int = 0
     rows: int = 0
@@ -117,7 +117,7 @@ class Run:
 
     def turn(self, reader: ConcurrentReader) -> None:
         """New rows, a driver where there is none, a sample."""
-        if self.written - self._committed() < BEHIND:
+        if self.written - self._committed() < LAGGING:
             write_files(self.home / "rows", AMOUNT, range(self.written, self.written + 1))
             self.written += 1
         self.live(endless=True)
@@ -149,11 +149,11 @@ class Run:
         begin, _ = self.record.lives[-1]
         self.record.lives[-1] = (begin, self.now)
         if outcome is not None and outcome["error"]:
-            told = told_in_short(outcome["error"])
-            self.record.told.append((self.now, told))
+            reported = short_message(outcome["error"])
+            self.record.reported.append((self.now, reported))
             loud = [word for word, text in LOUD.items() if text in outcome["error"]]
             if loud:
-                self.record.loud = f"{loud[0]}: {told}"
+                self.record.loud = f"{loud[0]}: {reported}"
 
     def _finish(self, reader: ConcurrentReader) -> None:
         """Let the query write all that is there, in peace."""
@@ -312,8 +312,14 @@ def main() -> None:
         record = Record(seed, chosen.version, chosen.seconds, not chosen.at_least_once)
         play_one(record)
         path.write_text(json.dumps(asdict(record)))
-        told = [f"{len(record.faults)} faults", f"{record.batches} batches", f"{record.rows} rows", record.loud]
-        print(f"seed {seed} on {chosen.version}: {record.verdict}", *told, *record.violations, sep="\n    ", flush=True)
+        reported = [f"{len(record.faults)} faults", f"{record.batches} batches", f"{record.rows} rows", record.loud]
+        print(
+            f"seed {seed} on {chosen.version}: {record.verdict}",
+            *reported,
+            *record.violations,
+            sep="\n    ",
+            flush=True,
+        )
     from tests.matrix.nemesis_page import write  # which draws what is recorded here
 
     write()

@@ -53,10 +53,10 @@ def as_table(records: Sequence[Record]) -> str:
         ]
         lines.append("| " + " | ".join(map(str, [*cells, f"{record.rows:,}", verdict])) + " |")
     kinds = Counter(f"{words}" for record in records for _, _, _, words in record.faults)
-    told = ", ".join(f"{words} {count}×" for words, count in kinds.most_common())
+    reported = ", ".join(f"{words} {count}×" for words, count in kinds.most_common())
     verdicts = Counter(record.verdict for record in records)
     counts = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
-    return "\n".join(lines) + f"\n\n{len(records)} runs: {counts}. Faults: {told}.\n"
+    return "\n".join(lines) + f"\n\n{len(records)} runs: {counts}. Faults: {reported}.\n"
 
 
 COLORS = {
@@ -81,10 +81,10 @@ def draw(record: Record, path: Path) -> None:
         lanes.barh(
             3, max(end - begin, 0.4), left=begin, height=0.5, color="#c9d8ee", edgecolor="#7f8ea3", linewidth=0.5
         )
-    told: set[str] = set()
+    reported: set[str] = set()
     for begin, end, lane, words in record.faults:
-        label = None if words in told else words
-        told.add(words)
+        label = None if words in reported else words
+        reported.add(words)
         length = max(end - begin, record.seconds / 250)
         place = names.index(lane)
         lanes.barh(place, length, left=begin, height=0.8 if place < 3 else 0.3, color=COLORS[words], label=label)

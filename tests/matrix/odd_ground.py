@@ -99,7 +99,7 @@ class Outcome(NamedTuple):
     """Topic → count of its rows, and what there is to tell."""
 
     topics: dict[str, int]
-    told: str = ""
+    reported: str = ""
 
 
 def wait_for(path: Path, failed: Sequence[str] = ()) -> None:

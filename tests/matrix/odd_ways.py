@@ -148,7 +148,7 @@ def sessions_with_one_id(ground: Ground) -> Outcome:
                 (home / "first-writes").touch()
                 wait_for(home / "second-has-begun")
 
-    def tells(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def diary(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         (home / "second-has-begun").touch()
         yield from batches
 
@@ -163,7 +163,7 @@ def sessions_with_one_id(ground: Ground) -> Outcome:
     thread.start()
     wait_for(home / "first-writes", failed)
     other = ground.elsewhere()
-    other.write(other.numbers(tasks=2).mapInArrow(tells, "value string"))
+    other.write(other.numbers(tasks=2).mapInArrow(diary, "value string"))
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert len(failed) == 1, "the first job must have failed"

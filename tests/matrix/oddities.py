@@ -57,13 +57,13 @@ def play(cluster: Cluster, name: str, path: str, home: Path) -> Result:
         arguments = [name, master, str(folder), cluster.bootstrap_servers, topic]
         outcome = _run(folder, [*arguments, json.dumps({**QUICK, **dict(PATHS[path])})], way.deaths, result)
     if outcome is not None:
-        result.told.append(outcome["told"])
+        result.reported.append(outcome["reported"])
         for each, count in outcome["topics"].items():
             first = FIRST_ROW.get(name, 0)
             result.violations += judge(cluster, each, range(first, count))
         if way.leaves_more and path == "B":
             seen = sum(map(len, read_later(cluster.bootstrap_servers, topic, "read_uncommitted").values()))
-            result.told.append(f"{seen} rows in the log")
+            result.reported.append(f"{seen} rows in the log")
             if seen <= outcome["topics"][topic]:
                 result.violations.append("nobody was in the midst of a write")
     result.seconds = round(time.monotonic() - begun, 2)
@@ -116,12 +116,12 @@ def _life(folder: Path, arguments: Sequence[str], deadline: float) -> ChildProce
 
 def judge(cluster: Cluster, topic: str, wanted: range) -> list[str]:
     """One line for each kind of violation: what a reader of committed rows sees, and what is left open."""
-    behind, still_open = left_open(cluster, topic)
+    lagging, still_open = left_open(cluster, topic)
     seen = Counter(
         int(one.value or b"-1") for rows in read_later(cluster.bootstrap_servers, topic).values() for one in rows
     )
     kinds = {
-        "readers are held back": behind,
+        "readers are held back": lagging,
         "transactions are open": list(still_open),
         "lost-write": sorted(set(wanted) - seen.keys()),
         "duplicate": sorted(number for number, count in seen.items() if count > 1),
@@ -149,7 +149,7 @@ def main() -> None:
                     results.append(chosen.results, result)
                     print(
                         f"{result.name}: {result.verdict}, {result.seconds:5.1f} s",
-                        *result.told,
+                        *result.reported,
                         *result.violations,
                         sep="\n    ",
                         flush=True,

@@ -68,8 +68,8 @@ class Case(NamedTuple):
     @property
     def name(self) -> str:
         """Its words, which are its key among the results."""
-        told = "+".join(f"{fault.place}:{fault.victim}" for fault in self.faults)
-        return f"{self.cluster}/{self.path}/{self.title or told or 'no fault'}/{self.seed}"
+        reported = "+".join(f"{fault.place}:{fault.victim}" for fault in self.faults)
+        return f"{self.cluster}/{self.path}/{self.title or reported or 'no fault'}/{self.seed}"
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Result:
     lives: int = 0
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     """errors with which the query ended, for people"""
     places: list[str] = field(default_factory=list)
     """places that were passed, each once"""
@@ -119,7 +119,7 @@ class Stand:
         return self.driver
 
 
-class LeftBehind(NamedTuple):
+class OldProcess(NamedTuple):
     """A driver that is dead, and the process of it that had stopped, which may still do harm."""
 
     driver: Driver
@@ -135,7 +135,7 @@ class Play:
         self.result = Result(case.name, len(case.faults))
         self._faults = list(case.faults)
         self._armed = False
-        self._left_behind: list[LeftBehind] = []
+        self._old_processes: list[OldProcess] = []
 
     def run(self) -> Result:
         """Play it, and judge."""
@@ -194,14 +194,14 @@ class Play:
                 if place not in self.result.places:
                     self.result.places.append(place)
             if time.monotonic() > deadline:
-                self._told_stuck(driver, f"no end within {CASE_SECONDS:g} s")
+                self._add_stuck(driver, f"no end within {CASE_SECONDS:g} s")
                 return False
             if outcome is not None and not outcome["error"]:
                 return True
-            self.result.told.append(told_in_short(outcome["error"]) if outcome else "the driver died")
+            self.result.reported.append(short_message(outcome["error"]) if outcome else "the driver died")
             if outcome and self._is_loud(outcome["error"]) and not self._mended():
                 return False
-        self._told_stuck(None, f"no end after {ATTEMPTS} lives")
+        self._add_stuck(None, f"no end after {ATTEMPTS} lives")
         return False
 
     def _is_loud(self, error: str) -> bool:
@@ -209,7 +209,7 @@ class Play:
         for word, text in LOUD.items():
             if text in error:
                 if word not in self.case.loud.split(" or "):
-                    self.result.violations.append(f"{word} was not to be: {self.result.told[-1]}")
+                    self.result.violations.append(f"{word} was not to be: {self.result.reported[-1]}")
                 self.result.loud = word
                 return True
         return False
@@ -222,7 +222,7 @@ class Play:
         for words in (["describe", self.sink], ["repair", self.sink, "--yes"]):
             command = [sys.executable, "-m", "spark_producer", "txn", *words, *servers]
             done = subprocess.run(command, capture_output=True, text=True, timeout=CASE_SECONDS, check=False)
-            self.result.told.append(f"{words[0]}: {done.stdout} {done.stderr}"[-400:])
+            self.result.reported.append(f"{words[0]}: {done.stdout} {done.stderr}"[-400:])
         return done.returncode == 0
 
     def _one_life(self, driver: Driver, number: int, deadline: float) -> dict[str, Any] | None:
@@ -237,7 +237,7 @@ class Play:
                 self._armed = False
                 self.result.fired += 1
                 self._strike(driver, stopped, self._faults.pop(0))
-                if all(old.driver is not driver for old in self._left_behind) and driver.answered:
+                if all(old.driver is not driver for old in self._old_processes) and driver.answered:
                     self._arm(driver)
             self._let_zombies_go(driver, begun)
             time.sleep(0.01)  # the pace of the turns
@@ -256,7 +256,7 @@ class Play:
         """Do what the fault says."""
         Strike(self.stand.cluster, self.topic, self.sink, driver, stopped, fault.after).do(fault.victim)
         if driver.process.exit_code is not None:
-            self._left_behind.append(LeftBehind(driver, stopped.pid))
+            self._old_processes.append(OldProcess(driver, stopped.pid))
 
     @property
     def sink(self) -> str:
@@ -265,7 +265,7 @@ class Play:
 
     def _let_zombies_go(self, driver: Driver, begun: float) -> None:
         """When the new driver is in the midst of its work, or has been there for a while."""
-        waiting = [old.driver for old in self._left_behind if not old.driver.answered]
+        waiting = [old.driver for old in self._old_processes if not old.driver.answered]
         if waiting and (len(driver.trace()) >= 3 or time.monotonic() > begun + 3):
             for old in waiting:
                 old.answer()
@@ -273,11 +273,13 @@ class Play:
     def _let_them_end(self) -> None:
         """Wait for those left behind: what they do after the readers were asked, nobody would see."""
         deadline = time.monotonic() + CLOSE_SECONDS
-        for old in self._left_behind:
+        for old in self._old_processes:
             if not old.driver.answered:
                 old.driver.answer()
             if not _ends(old.pid, deadline - time.monotonic()):
-                self.result.told.append(f"process {old.pid} of a dead driver has not ended within {CLOSE_SECONDS:g} s")
+                self.result.reported.append(
+                    f"process {old.pid} of a dead driver has not ended within {CLOSE_SECONDS:g} s"
+                )
 
     def _count_losses(self) -> None:
         """A loss that was asked for, and for which no request came, is none; the next case must not have it either."""
@@ -287,8 +289,8 @@ class Play:
         for proxy in proxies:
             proxy.heal()
 
-    def _told_stuck(self, driver: Driver | None, what: str) -> None:
-        self.result.violations.append(f"stuck: {what}; {self.result.told[-1] if self.result.told else ''}")
+    def _add_stuck(self, driver: Driver | None, what: str) -> None:
+        self.result.violations.append(f"stuck: {what}; {self.result.reported[-1] if self.result.reported else ''}")
         if driver is not None:
             driver.kill()
             self.stand.driver = None
@@ -296,7 +298,7 @@ class Play:
     def _clean_up(self) -> None:
         if self.stand.driver is not None:
             self.stand.driver.disarm()
-        for old in self._left_behind:
+        for old in self._old_processes:
             old.driver.kill()
         if not self.result.violations:
             shutil.rmtree(self.home, ignore_errors=True)
@@ -318,8 +320,8 @@ def judge(
     """
     if not whole:
         return violations(wanted, read_later(cluster.bootstrap_servers, topic), whole=False, keys_move=keys_move)
-    behind, still_open = left_open(cluster, topic)
-    found = [f"readers are held back: {behind}"] if behind else []
+    lagging, still_open = left_open(cluster, topic)
+    found = [f"readers are held back: {lagging}"] if lagging else []
     found += [f"transactions are open: {still_open}"] if still_open else []
     later = read_later(cluster.bootstrap_servers, topic)
     known = {partition: rows for partition, rows in later.items() if partition in reader.partitions}
@@ -331,11 +333,11 @@ def _ends(pid: int, seconds: float) -> bool:
     return poll(lambda: not is_alive(pid), seconds=seconds, pause=0.02)
 
 
-def told_in_short(error: str) -> str:
+def short_message(error: str) -> str:
     """The line of an error of Spark that says what happened."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     for sign in ("spark_producer.errors", "Error: ", "Exception: ", ""):
-        told = [line for line in lines if sign in line]
-        if told:
-            return told[-1 if sign else 0][:300]
+        reported = [line for line in lines if sign in line]
+        if reported:
+            return reported[-1 if sign else 0][:300]
     return ""

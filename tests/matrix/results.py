@@ -19,7 +19,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 MATRIX, SCENES = RESULTS / "matrix.jsonl", RESULTS / "matrix_scenes.jsonl"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once_matrix.md"
 BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is made -->"
-FOR_PEOPLE = ("told", "places")
+FOR_PEOPLE = ("reported", "places")
 """What is kept of those results alone in which something is wrong."""
 
 WORDS = {"loud": "loud", "exact": "exact", "not reached": "not reached", "violated": "**violated**"}
@@ -58,10 +58,10 @@ def write_page(matrix: Path = MATRIX, scenes: Path = SCENES, page: Path = PAGE, 
     """Put both tables into their place in the page, and return them. `of` is how many cases the matrix has."""
     cases, shown = load(matrix).values(), load(scenes).values()
     days = sorted({result.day for result in (*cases, *shown)})
-    told = f"{len(cases):,} of {of:,} cases were played, and {len(shown)} scenes" + (
+    reported = f"{len(cases):,} of {of:,} cases were played, and {len(shown)} scenes" + (
         f", from {days[0]} to {days[-1]}." if days else "."
     )
-    tables = "\n".join([told, "", as_table(cases), as_list(shown)])
+    tables = "\n".join([reported, "", as_table(cases), as_list(shown)])
     text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

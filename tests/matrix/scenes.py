@@ -293,8 +293,8 @@ def play_all(setting: Setting, missing: list[Case], path: Path, options: Mapping
             for case in missing:
                 result = play(stand, case)
                 results.append(path, result)
-                told = f"{result.seconds:5.1f} s, {result.lives} lives {result.loud}"
-                print(f"{case.name}: {result.verdict}, {told}", *result.violations, sep="\n    ", flush=True)
+                reported = f"{result.seconds:5.1f} s, {result.lives} lives {result.loud}"
+                print(f"{case.name}: {result.verdict}, {reported}", *result.violations, sep="\n    ", flush=True)
 
 
 if __name__ == "__main__":

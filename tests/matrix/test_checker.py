@@ -36,7 +36,7 @@ def test_there_is_no_order_between_files_of_one_micro_batch() -> None:
     offsets = [seen.offset for seen in rows[0]]
     turned = sorted(rows[0], key=lambda seen: -(seen.offset > AMOUNT.rows // 2))
     rows[0] = [seen._replace(offset=offset) for seen, offset in zip(turned, offsets, strict=True)]
-    assert [told.split(":")[0] for told in violations(expected(AMOUNT), rows)] == ["out of order"]
+    assert [reported.split(":")[0] for reported in violations(expected(AMOUNT), rows)] == ["out of order"]
     assert violations(expected(AMOUNT), rows, together={0: 3, 1: 3}) == []
     assert violations(expected(AMOUNT), rows, together={0: 3, 1: 4}) != []
 
@@ -95,7 +95,7 @@ def test_nothing_is_wrong_with_what_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "kind"),
+    ("tamper", "kind"),
     [
         (lose, "lost-write: 1,"),
         (double, "duplicate: 1,"),
@@ -107,10 +107,10 @@ def test_nothing_is_wrong_with_what_is_right() -> None:
         (rewind, "nonmonotonic offsets: 1,"),
     ],
 )
-def test_each_kind_of_violation_is_seen(spoil: Callable[[Rows], None], kind: str) -> None:
+def test_each_kind_of_violation_is_seen(tamper: Callable[[Rows], None], kind: str) -> None:
     rows = sound()
-    spoil(rows)
-    assert [told for told in violations(expected(AMOUNT), rows) if told.startswith(kind)]
+    tamper(rows)
+    assert [reported for reported in violations(expected(AMOUNT), rows) if reported.startswith(kind)]
 
 
 def test_what_is_visible_is_judged_where_rows_may_be_missing() -> None:
@@ -118,7 +118,7 @@ def test_what_is_visible_is_judged_where_rows_may_be_missing() -> None:
     lose(rows)
     assert violations(expected(AMOUNT), rows, whole=False) == []
     double(rows)
-    assert [told.partition(":")[0] for told in violations(expected(AMOUNT), rows, whole=False)] == ["duplicate"]
+    assert [reported.partition(":")[0] for reported in violations(expected(AMOUNT), rows, whole=False)] == ["duplicate"]
 
 
 def test_a_key_moves_only_where_the_topic_gets_more_partitions() -> None:
@@ -169,7 +169,7 @@ def test_results_outlive_a_run_and_the_last_one_of_a_case_counts(tmp_path: Path)
 
 def test_the_page_gets_both_tables_into_its_place(tmp_path: Path) -> None:
     matrix, scenes, page = (tmp_path / name for name in ("matrix", "scenes", "page"))
-    append(matrix, Result("4/B/begin.read:self/1", fired=1, told=["the driver died"], places=["begin.read"]))
+    append(matrix, Result("4/B/begin.read:self/1", fired=1, reported=["the driver died"], places=["begin.read"]))
     append(scenes, Result("4/B/a thief/1", fired=1, loud="PARTIAL"))
     append(scenes, Result("3.9/A/a thief/1", fired=1))
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")

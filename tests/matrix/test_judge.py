@@ -17,7 +17,7 @@ from tests.matrix.checker import Read, Seen
 from tests.matrix.drivers import Reached, is_alive
 from tests.matrix.faults import Fault
 from tests.matrix.nemesis import Hand, Record, Run
-from tests.matrix.play import CASE_SECONDS, LOUD, Case, LeftBehind, Play, Stand
+from tests.matrix.play import CASE_SECONDS, LOUD, Case, OldProcess, Play, Stand
 from tests.matrix.rows import Amount, rows_of_batch
 from tests.matrix.strikes import Strike
 from tests.support.proxy import FaultProxy
@@ -101,7 +101,7 @@ def test_rows_that_are_visible_after_a_loud_end_are_judged_too(
     result = played(f"Error: {LOUD['PARTIAL']}").run()
     assert result.loud == "PARTIAL"
     assert result.verdict == ("violated" if twice else "loud")
-    assert [told.partition(":")[0] for told in result.violations] == (["duplicate"] if twice else [])
+    assert [reported.partition(":")[0] for reported in result.violations] == (["duplicate"] if twice else [])
 
 
 def test_the_time_of_a_case_begins_when_its_driver_is_there(
@@ -162,7 +162,7 @@ def test_the_readers_are_asked_when_those_left_over_have_ended(
     left = subprocess.Popen([sys.executable, "-I", "-S", "-c", program])
     driver: Any = MadeUpDriver(tmp_path)
     driver.answer = word.touch
-    case._left_behind.append(LeftBehind(driver, left.pid))
+    case._old_processes.append(OldProcess(driver, left.pid))
     alive = []
 
     def read(*_: object) -> Read:

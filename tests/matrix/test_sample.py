@@ -67,7 +67,7 @@ def test_who_reads_uncommitted_rows_sees_those_of_the_dead_worker_too(embedded: 
     result = Play(embedded, case, topic).run()
     assert (result.verdict, result.violations) == ("exact", [])
     read = read_later(embedded.cluster.bootstrap_servers, topic, "read_uncommitted")
-    assert [told.partition(", e.g.")[0] for told in violations(expected(case.amount), read)] == [
+    assert [reported.partition(", e.g.")[0] for reported in violations(expected(case.amount), read)] == [
         "duplicate: 500",
         "out of order: 5",
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.rooms import Room, rooms, rooms_picture
+from docs.packages import Package, packages, packages_picture
 from spark_producer.config import KAFKA_FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,21 +36,24 @@ def words() -> set[str]:
 
 
 def test_the_picture_of_the_packages_is_that_of_the_contracts() -> None:
-    assert (ROOT / "docs" / "rooms.svg").read_text(encoding="utf-8") == rooms_picture(), "run `make docs`"
+    assert (ROOT / "docs" / "packages.svg").read_text(encoding="utf-8") == packages_picture(), "run `make docs`"
 
 
 def test_the_picture_has_every_package_once() -> None:
     there = {path.stem for path in PACKAGE.iterdir() if (path.is_dir() or path.suffix == ".py") and path.stem[0] != "_"}
-    drawn = [room.name for line in rooms() for room in line]
+    drawn = [package.name for line in packages() for package in line]
     assert sorted(drawn) == sorted({*there, "__main__"})
 
 
-@pytest.mark.parametrize("room", [room for line in rooms() for room in line if room.uses], ids=lambda room: room.name)
-def test_a_package_may_use_only_what_it_uses(room: Room) -> None:
-    """A room that a contract forgets to name may do anything, and would show in the picture."""
-    files = [*(PACKAGE / room.name).rglob("*.py"), *PACKAGE.glob(f"{room.name}.py")]
+USERS = [package for line in packages() for package in line if package.uses]
+
+
+@pytest.mark.parametrize("package", USERS, ids=lambda package: package.name)
+def test_a_package_may_use_only_what_it_uses(package: Package) -> None:
+    """A package that a contract forgets to name may do anything, and would show in the picture."""
+    files = [*(PACKAGE / package.name).rglob("*.py"), *PACKAGE.glob(f"{package.name}.py")]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    for thing in room.uses:
+    for thing in package.uses:
         assert re.search(rf"^ *(import|from) {MODULES[thing]}\b", source, re.MULTILINE), thing
 
 

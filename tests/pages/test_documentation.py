@@ -205,7 +205,7 @@ def test_option_names_in_pages_exist(page: Path) -> None:
 
 
 def test_the_commands_are_named_wherever_people_look_for_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each module of the room `cli` with a function `add` is a command, and all of them can be run."""
+    """Each module of the package `cli` with a function `add` is a command, and all of them can be run."""
     modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py") if "def add(" in path.read_text("utf-8")}
     page = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == modules, "docs/command_line.md"

@@ -24,7 +24,7 @@ SECONDS = 300
 SLOWER = 1.10
 """How much longer a loop may take than with the first of the Pythons, whose stable ABI the wheel is built for."""
 
-Told = Mapping[str, Any]
+Reported = Mapping[str, Any]
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
     return failed
 
 
-def run(python: Path) -> dict[str, Told]:
+def run(python: Path) -> dict[str, Reported]:
     """What the program says of each loop."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYPRODUCER_KERNEL")}
     command = [str(python), str(PROGRAM)]
@@ -60,7 +60,7 @@ def run(python: Path) -> dict[str, Told]:
     return {each["loop"]: each for each in reported}
 
 
-def least(turns: Sequence[Mapping[str, Told]]) -> dict[str, Told]:
+def least(turns: Sequence[Mapping[str, Reported]]) -> dict[str, Reported]:
     """The fastest turn of each loop, which is equal only if all turns are."""
     return {
         loop: {
@@ -71,7 +71,7 @@ def least(turns: Sequence[Mapping[str, Told]]) -> dict[str, Told]:
     }
 
 
-def judge(reported: Mapping[str, Told], first: Mapping[str, Told]) -> str:
+def judge(reported: Mapping[str, Reported], first: Mapping[str, Reported]) -> str:
     """What is wrong with the loops of one Python beside those of the first; nothing if all is well."""
     wrong = [f"{loop} differs from the portable kernel" for loop, each in reported.items() if not each["equal"]]
     for loop, each in reported.items():

@@ -16,7 +16,7 @@ from spark_producer.config import data_source_name
 from tests.security.ways import Way, read_by_librdkafka, unsigned_token
 from tests.support.secured_kafka import SecuredKafka
 
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 """`max.block.ms` wherever an error must come long before it."""
 SECONDS = 20.0
 """Long before `PATIENCE_MS`, and long after the two seconds that are meant: this machine may stand still."""

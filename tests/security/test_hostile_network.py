@@ -83,7 +83,7 @@ class Eavesdropper:
 
     def __init__(self, said: bytes) -> None:
         self._said = said
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -109,10 +109,10 @@ class Eavesdropper:
             with peer:
                 peer.settimeout(0.5)
                 try:
-                    self.heard.append(peer.recv(65_536))
+                    self.received.append(peer.recv(65_536))
                     peer.sendall(self._said)
                     while self._said and (more := peer.recv(65_536)):
-                        self.heard[-1] += more
+                        self.received[-1] += more
                 except OSError:
                     continue
 
@@ -143,6 +143,6 @@ def test_nothing_but_a_handshake_goes_out_to_a_peer_without_tls(
     )
     with pytest.raises(PyProducerError), ours.soon():
         ours.write(config | {"bootstrap.servers": eavesdropper.address}, topic, 1)
-    assert eavesdropper.heard
-    assert {said[0] for said in eavesdropper.heard if said} <= {HANDSHAKE_RECORD, 0x15}
-    assert not any(PASSWORD.encode() in said or b"app" in said for said in eavesdropper.heard)
+    assert eavesdropper.received
+    assert {said[0] for said in eavesdropper.received if said} <= {HANDSHAKE_RECORD, 0x15}
+    assert not any(PASSWORD.encode() in said or b"app" in said for said in eavesdropper.received)

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.security.ways import TLS, WAYS, Way, for_librdkafka, login, read_by_librdkafka
-from tests.support.secured_kafka import NOBODY, NOBODY_PASSWORD, SecuredKafka
+from tests.support.secured_kafka import NO_RIGHTS_PASSWORD, NO_RIGHTS_USER, SecuredKafka
 
 SECONDS = 30.0
 REFUSED = {
@@ -45,19 +45,19 @@ def test_every_wrong_way_is_refused_to_librdkafka(secured_4: SecuredKafka, name:
 
 def test_rights_are_granted_and_taken_away(secured_4: SecuredKafka, topic: str) -> None:
     secured_4.create_topic(topic, 1)
-    way = Way("SASLSSL", login("SASL_SSL", "PLAIN", NOBODY, NOBODY_PASSWORD))
-    told: list[object] = []
+    way = Way("SASLSSL", login("SASL_SSL", "PLAIN", NO_RIGHTS_USER, NO_RIGHTS_PASSWORD))
+    reported: list[object] = []
 
     def write() -> object:
         producer = Producer(for_librdkafka(way, secured_4))
-        producer.produce(topic, value=b"x", on_delivery=lambda error, _: told.append(error))
+        producer.produce(topic, value=b"x", on_delivery=lambda error, _: reported.append(error))
         assert producer.flush(SECONDS) == 0
-        return told[-1]
+        return reported[-1]
 
     assert "authorization" in str(write()).lower()
-    secured_4.allow(NOBODY, "WRITE", topic)
+    secured_4.allow(NO_RIGHTS_USER, "WRITE", topic)
     assert write() is None
-    secured_4.forbid(NOBODY, "WRITE", topic)
+    secured_4.forbid(NO_RIGHTS_USER, "WRITE", topic)
     assert "authorization" in str(write()).lower()
 
 

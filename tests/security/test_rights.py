@@ -20,7 +20,7 @@ from tests.security.ways import Way, login
 from tests.support.secured_kafka import SecuredKafka
 from tests.support.waiting import wait_until
 
-PATIENCE = {"max.block.ms": str(ours.PATIENCE_MS)}
+TIMEOUT = {"max.block.ms": str(ours.TIMEOUT_MS)}
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def user(secured: SecuredKafka) -> Iterator[str]:
 def settings(secured: SecuredKafka, user: str, **more: str) -> dict[str, str]:
     way = Way("SASLPLAIN", login("SASL_PLAINTEXT", "SCRAM-SHA-512", user, "pw"))
     return ours.settings(
-        way, secured, more={**PATIENCE, **{name.replace("_", "."): value for name, value in more.items()}}
+        way, secured, more={**TIMEOUT, **{name.replace("_", "."): value for name, value in more.items()}}
     )
 
 

@@ -48,7 +48,7 @@ def refusal(sink: SinkSettings, topic: str, number: int) -> str:
     return ""
 
 
-def write_as_told(secured: SecuredKafka, sink: SinkSettings, topic: str, number: int) -> list[str]:
+def write_and_allow(secured: SecuredKafka, sink: SinkSettings, topic: str, number: int) -> list[str]:
     """Write a row, grant what an error tells, and write again, until it succeeds; what had to be granted."""
     user = sink.name.removeprefix("sink-")
     granted: list[str] = []
@@ -60,7 +60,7 @@ def write_as_told(secured: SecuredKafka, sink: SinkSettings, topic: str, number:
         assert reported, said
         assert f"user '{user}'" in said
         assert f"User:{user}" in reported[1]
-        secured.allow_as_told(reported[1].replace("--bootstrap-server … ", ""))
+        secured.allow_as_advised(reported[1].replace("--bootstrap-server … ", ""))
         granted.append(re.sub(r".*?((--operation \w+ )+)(.*)", r"\1\3", reported[1]))
     raise AssertionError(granted)
 
@@ -69,18 +69,18 @@ def test_every_right_that_is_missing_is_reported_with_the_command_that_grants_it
     secured: SecuredKafka, sink: SinkSettings, topic: str
 ) -> None:
     secured.create_topic(topic, 1)
-    assert write_as_told(secured, sink, topic, 0) == [
+    assert write_and_allow(secured, sink, topic, 0) == [
         f"--operation Read --operation Write --operation Describe --topic {sink.control_topic}",
         "--operation Write --operation Describe "
         f"--transactional-id pyproducer.{sink.name}. --resource-pattern-type prefixed",
         f"--operation Create --topic {sink.control_topic}",
         f"--operation Write --operation Describe --topic {topic}",
     ]
-    assert write_as_told(secured, sink, topic, 1) == []
+    assert write_and_allow(secured, sink, topic, 1) == []
     other = Tasks(settings_of(secured, USER, PASSWORD), f"other-{sink.name}")
     try:
         other.fill(0, TransactionVersion.EXPLICIT, {(topic, 0): ["open"]})
         # From now on only READ tells whether it is an older transaction of ours that begins before.
-        assert write_as_told(secured, sink, topic, 2) == [f"--operation Read --topic {topic}"]
+        assert write_and_allow(secured, sink, topic, 2) == [f"--operation Read --topic {topic}"]
     finally:
         other.close()

@@ -29,7 +29,7 @@ def assert_named(text: str, wrong: Wrong) -> None:
 
 def options_of(wrong: Wrong, secured: SecuredKafka) -> dict[str, str]:
     """Options of the sink that allow a minute."""
-    return ours.sink_options(wrong.way, secured, more={"max.block.ms": str(ours.PATIENCE_MS)})
+    return ours.sink_options(wrong.way, secured, more={"max.block.ms": str(ours.TIMEOUT_MS)})
 
 
 @pytest.mark.covers("SEC20–SEC27")

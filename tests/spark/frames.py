@@ -58,7 +58,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
                 spark.conf.set(name, old)
 
 
-def told_in_short(text: str) -> str:
+def short_message(text: str) -> str:
     """The text of an error that Spark raised. What our package says in it comes after one frame of ours at most."""
     lines = text.splitlines()
     assert sum("/spark_producer/" in line for line in lines) <= 1, text

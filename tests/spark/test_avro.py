@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from spark_producer.cli.entry import main
 from spark_producer.schemas import to_confluent_avro
 from tests.conftest import Broker
-from tests.spark.frames import FORMAT, sink_options, told_in_short, write
+from tests.spark.frames import FORMAT, short_message, sink_options, write
 from tests.spark.isolated import REPOSITORY, run_program
 from tests.support.read_back import read_topic
 from tests.support.schema_registry import SchemaRegistry
@@ -120,7 +120,7 @@ def test_an_incompatible_schema_fails_before_any_task_and_a_compatible_one_goes_
     more = spark.range(2).select(F.struct("id", F.lit("x").alias("new")).alias("value"))
     with pytest.raises(Exception, match="SchemaIncompatible") as caught:
         write(more, embedded_broker, topic, avro(registry))
-    assert f"other versions of subject '{topic}-value'" in told_in_short(str(caught.value))
+    assert f"other versions of subject '{topic}-value'" in short_message(str(caught.value))
     nullable = F.when(F.col("id") >= 0, F.lit("x")).alias("new")
     compatible = spark.range(2).select(F.struct("id", nullable).alias("value")).coalesce(1)
     write(compatible, embedded_broker, topic, avro(registry))

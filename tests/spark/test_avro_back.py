@@ -21,7 +21,7 @@ from spark_producer import Producer
 from spark_producer.errors import ConfigError, RegistryError, SchemaError
 from spark_producer.schemas import from_confluent_avro, to_confluent_avro
 from tests.conftest import Broker
-from tests.spark.frames import FORMAT, sink_options, told_in_short
+from tests.spark.frames import FORMAT, short_message, sink_options
 from tests.support.ivy import fetch_jars
 from tests.support.schema_registry import SchemaRegistry
 
@@ -262,7 +262,7 @@ def test_a_record_that_is_no_avro_has_its_offset_or_is_null(
     with pytest.raises(Exception, match="RecordError") as raised:
         read.load().collect()
     reason = f"reading topic '{topic}', partition 0 failed at offset 1: column 'value' cannot be decoded"
-    assert reason in told_in_short(str(raised.value))
+    assert reason in short_message(str(raised.value))
     found = read.option("mode", "PERMISSIVE").load().collect()
     assert [(each.offset, each.value and each.value.id) for each in found] == [(0, 4), (1, None), (2, 4)]
 

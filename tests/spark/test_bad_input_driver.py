@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from tests.conftest import STRICT_BROKERS, Broker
-from tests.spark.frames import FORMAT, sink_options, told_in_short, write
+from tests.spark.frames import FORMAT, short_message, sink_options, write
 from tests.support.ports import free_ports
 
 
@@ -44,7 +44,7 @@ def watched(spark: SparkSession, tmp_path: Path) -> Watched:
 def refusal(frame: DataFrame, options: dict[str, str], mode: str = "append") -> str:
     with pytest.raises(AnalysisException) as caught:
         frame.write.format(FORMAT).options(**options).mode(mode).save()
-    return told_in_short(str(caught.value))
+    return short_message(str(caught.value))
 
 
 def test_the_watch_sees_tasks(watched: Watched, embedded_broker: Broker, topic: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.conftest import STRICT_BROKERS, Broker
-from tests.spark.frames import session_settings, told_in_short, write
+from tests.spark.frames import session_settings, short_message, write
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets
@@ -32,7 +32,7 @@ def rows_with(spark: SparkSession, topic: str, column: str, good: str, bad: str)
 def failure(frame: DataFrame, broker: Broker, topic: str | None, options: dict[str, object] | None = None) -> str:
     with pytest.raises(PythonException) as caught:
         write(frame, broker, topic, options)
-    return told_in_short(str(caught.value))
+    return short_message(str(caught.value))
 
 
 PLACE = f"row {BAD_ROW} of the task"

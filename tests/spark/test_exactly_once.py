@@ -19,7 +19,7 @@ from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import LIST_TRANSACTIONS
 from spark_producer.protocol.messages import ListTransactionsRequest
 from tests.conftest import Broker
-from tests.spark.frames import session_settings, told_in_short, write
+from tests.spark.frames import session_settings, short_message, write
 from tests.spark.streams import FileStream, run
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
@@ -126,7 +126,7 @@ def test_a_checkpoint_that_is_one_batch_late_is_refused_if_the_batch_has_other_r
     stream.put("0.json", rows(0, 18))
     with pytest.raises(StreamingQueryException, match="was committed with 9 rows, and now has 18") as refused:
         play(stream, embedded_broker, topic, topic)
-    told_in_short(str(refused.value))
+    short_message(str(refused.value))
     assert stream.committed() == []
     servers = embedded_broker.bootstrap_servers
     assert main(["txn", "resolve", topic, "--accept-row-count-mismatch", "--yes", "--bootstrap-servers", servers]) == 0
@@ -192,7 +192,7 @@ def test_an_id_of_another_query_and_a_rewound_checkpoint_are_refused(
     other.put("0.json", rows(0))
     with pytest.raises(StreamingQueryException, match="belongs to the streaming query") as refused:
         play(other, kafka_4, topic, topic)
-    told_in_short(str(refused.value))
+    short_message(str(refused.value))
     for _ in range(2):
         lose_the_last_commit(stream)
     for path in (stream.checkpoint / "offsets").glob("*1*"):
@@ -298,10 +298,10 @@ def halves(stream: FileStream, broker: Broker, topic: str, fails: str = "") -> N
     """A query whose function writes each batch in two parts with one id and rising numbers."""
 
     def write_batch(frame: DataFrame, number: int) -> None:
-        for half, behind in enumerate(("first", "second")):
+        for half, half_name in enumerate(("first", "second")):
             part = frame.where(f"int(value) % 2 = {half}").select("value")
             write(part, broker, topic, {"exactlyOnceId": topic, "txnVersion": 2 * number + half})
-            if behind == fails:
+            if half_name == fails:
                 raise ValueError("as the test asked")
 
     run(stream.frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", str(stream.checkpoint)))
@@ -357,7 +357,7 @@ def test_a_late_file_with_as_many_rows_is_found_in_a_checkpoint_that_is_one_batc
 def failure(frame: DataFrame, broker: Broker, topic: str, options: dict[str, object]) -> str:
     with pytest.raises(Exception, match=r"spark_producer\.errors") as caught:
         write(frame, broker, topic, options)
-    return told_in_short(str(caught.value))
+    return short_message(str(caught.value))
 
 
 def test_an_error_of_begin_has_a_short_traceback(spark: SparkSession, kafka_4: KafkaCluster, topic: str) -> None:

@@ -106,8 +106,8 @@ def sides(diff: str) -> tuple[str, str]:
 class Moved:
     """What was written, and what the attempts said."""
 
-    def __init__(self, broker: LocalBroker, told: dict[str, str]) -> None:
-        self._broker, self.told = broker, told
+    def __init__(self, broker: LocalBroker, reported: dict[str, str]) -> None:
+        self._broker, self.reported = broker, reported
 
     def rows(self, topic: str, expected: int) -> list[Row]:
         return read_topic(self._broker.bootstrap_servers, topic, expected=expected)
@@ -164,16 +164,16 @@ def test_a_function_with_confluent_kafka_places_keys_as_the_page_says(moved: Mov
 @pytest.mark.spark
 @pytest.mark.slow
 def test_columns_and_options_do_what_the_page_says_in_both(moved: Moved) -> None:
-    told = moved.told
+    reported = moved.reported
     for case in ("other-column", "timestamp", "no-headers", "misspelt", "ours", "update-mode"):
-        assert told[f"{case}-kafka"] == "", f"{case}: Spark's sink takes it"
-    assert "'other'" in told["other-column-pyproducer"]
-    assert "Did you mean 'kafka.batch.size'" in told["misspelt-pyproducer"]
-    assert "Update" in told["update-mode-pyproducer"]
+        assert reported[f"{case}-kafka"] == "", f"{case}: Spark's sink takes it"
+    assert "'other'" in reported["other-column-pyproducer"]
+    assert "Did you mean 'kafka.batch.size'" in reported["misspelt-pyproducer"]
+    assert "Update" in reported["update-mode-pyproducer"]
     for case in ("null-topic", "kafka.key.serializer", "kafka.interceptor.classes"):
         for name in ("kafka", "pyproducer"):
-            assert told[f"{case}-{name}"], f"{case}: an error in {name}"
-    assert told["headers-as-a-map-kafka"]
+            assert reported[f"{case}-{name}"], f"{case}: an error in {name}"
+    assert reported["headers-as-a-map-kafka"]
     assert [row.headers for row in moved.rows("headers-as-a-map-pyproducer", 1)] == [[("name", b"x")]]
     (ignored,), (taken,) = moved.rows("timestamp-kafka", 1), moved.rows("timestamp-pyproducer", 1)
     year = 365 * 86_400_000

@@ -22,7 +22,7 @@ from spark_producer import register
 from tests.conftest import Broker
 from tests.matrix.clusters import held_back, open_transactions
 from tests.matrix.odd_ground import wait_for
-from tests.spark.frames import told_in_short, write
+from tests.spark.frames import short_message, write
 from tests.spark.streams import FileStream, run
 from tests.support.read_back import read_topic
 from tests.support.waiting import wait_until
@@ -110,7 +110,7 @@ def test_the_first_of_two_jobs_with_one_id_gets_an_error(
         wait_until((home / "first-writes").exists, "the first write", pause=0.02, ended=losing.done)
         write(numbers(spark, ROWS, 1), embedded_broker, topic, once)
         (home / "second-is-done").touch()
-        assert "a newer driver has begun a write of this sink" in told_in_short(losing.result())
+        assert "a newer driver has begun a write of this sink" in short_message(losing.result())
     assert seen(embedded_broker, topic) == Counter(range(ROWS))
 
 

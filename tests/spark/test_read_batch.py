@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_producer import Producer
 from tests.conftest import Broker
 from tests.kafka.foreign import write_with_kafka_python
-from tests.spark.frames import FORMAT, session_settings, told_in_short
+from tests.spark.frames import FORMAT, session_settings, short_message
 from tests.spark.read_sources import SPARKS, add_sparks_source, batch, partitions_in, partitions_of
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import read_topic
@@ -208,7 +208,7 @@ def test_a_schema_of_some_columns(spark: SparkSession, broker: Broker, topic: st
         assert sorted(map(repr, frame.collect())) == sorted(map(repr, whole.select(frame.columns).collect()))
     with pytest.raises(AnalysisException) as raised:
         batch(spark, broker, topic, schema="value STRING").collect()
-    assert "column 'value' of the schema has type string, but is read as binary" in told_in_short(str(raised.value))
+    assert "column 'value' of the schema has type string, but is read as binary" in short_message(str(raised.value))
 
 
 @pytest.mark.covers("RD2")
@@ -231,7 +231,7 @@ def test_errors_on_the_driver_are_short(
     given = {name: value.replace("TOPIC", topic) for name, value in options.items()}
     with pytest.raises(AnalysisException) as raised:
         batch(spark, kafka_4, topic, given).collect()
-    assert said.replace("TOPIC", topic) in told_in_short(str(raised.value))
+    assert said.replace("TOPIC", topic) in short_message(str(raised.value))
 
 
 def test_a_topic_without_records_has_no_rows(spark: SparkSession, broker: Broker, topic: str) -> None:

@@ -16,12 +16,12 @@ from spark_producer.config.partition_json import numbers_of
 from spark_producer.config.subscription import SubscribePattern
 from spark_producer.config.topic_pattern import check_pattern
 from spark_producer.errors import ConfigError
-from tests.spark.frames import FORMAT, told_in_short
+from tests.spark.frames import FORMAT, short_message
 from tests.support.jars import spark_sink_jars
 from tests.unit.config.source_texts import BAD_DURATIONS, DURATIONS, OFFSETS, REFUSED_OFFSETS, TAKEN_BY_SPARK
 from tests.unit.config.topic_patterns import NAMES, SHARED, random_patterns
 
-SERVERS, NOBODY = "kafka.bootstrap.servers", "localhost:1"
+SERVERS, NO_RIGHTS_USER = "kafka.bootstrap.servers", "localhost:1"
 
 LOADS = [
     ({}, "the read has no topics: one of subscribe, subscribePattern and assign must be set"),
@@ -42,21 +42,21 @@ LOADS = [
 def test_a_bad_option_is_an_error_of_load(spark: SparkSession, way: str, options: dict[str, str], said: str) -> None:
     """No broker is asked: none listens there."""
     with pytest.raises(AnalysisException) as raised:
-        getattr(spark, way).format(FORMAT).option(SERVERS, NOBODY).options(**options).load()
-    assert said in told_in_short(str(raised.value))
+        getattr(spark, way).format(FORMAT).option(SERVERS, NO_RIGHTS_USER).options(**options).load()
+    assert said in short_message(str(raised.value))
 
 
 @pytest.mark.covers("RD2")
 def test_what_is_wrong_in_a_batch_alone_is_an_error_of_its_plan(spark: SparkSession) -> None:
-    options = {SERVERS: NOBODY, "subscribe": "orders", "startingOffsets": "latest"}
+    options = {SERVERS: NO_RIGHTS_USER, "subscribe": "orders", "startingOffsets": "latest"}
     with pytest.raises(PySparkException) as raised:
         spark.read.format(FORMAT).options(**options).load().collect()
-    assert "startingOffsets cannot be latest: a batch that starts there" in told_in_short(str(raised.value))
+    assert "startingOffsets cannot be latest: a batch that starts there" in short_message(str(raised.value))
 
 
 @pytest.mark.covers("RD2")
 def test_what_is_wrong_in_a_stream_alone_fails_its_start(spark: SparkSession, tmp_path: Path) -> None:
-    options = {SERVERS: NOBODY, "subscribe": "orders", "endingOffsets": "latest"}
+    options = {SERVERS: NO_RIGHTS_USER, "subscribe": "orders", "endingOffsets": "latest"}
     stream = spark.readStream.format(FORMAT).options(**options).load()
     with pytest.raises(PySparkException) as raised:
         stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start().processAllAvailable()

@@ -89,8 +89,8 @@ def _read_kafka_python(
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
-        while behind := [partition for partition in partitions if consumer.position(partition) < ends[partition]]:
-            deadline.check(f"not at the end of {behind}")
+        while unread := [partition for partition in partitions if consumer.position(partition) < ends[partition]]:
+            deadline.check(f"not at the end of {unread}")
             for records in consumer.poll(timeout_ms=200).values():
                 for record in records:
                     yield Row(

@@ -30,8 +30,8 @@ def read_columns(bootstrap: str, topic: str) -> dict[int, Any]:
     deadline = time.monotonic() + SECONDS
     with BlockingClient(connection_settings(bootstrap, {"kafka.client.id": "read-columns"}), timeout=SECONDS) as client:
         reader = TopicReader(client, topic, from_beginning=True)
-        while behind := {part: at for part, at in reader.positions.items() if at < ends[part]}:
-            assert time.monotonic() < deadline, f"{topic} is read up to {behind} within {SECONDS:g} s, not to {ends}"
+        while unread := {part: at for part, at in reader.positions.items() if at < ends[part]}:
+            assert time.monotonic() < deadline, f"{topic} is read up to {unread} within {SECONDS:g} s, not to {ends}"
             for fetched in reader.fetch():
                 found[fetched.topic_partition.partition] += read_records(fetched.data)
     assert reader.positions == ends

@@ -30,7 +30,7 @@ from tests.support.proxy import FaultProxy
 
 USER, PASSWORD = "app", "app-pw-5c1b"
 """May do everything, with every mechanism."""
-NOBODY, NOBODY_PASSWORD = "nobody", "nobody-pw-90aa"
+NO_RIGHTS_USER, NO_RIGHTS_PASSWORD = "nobody", "nobody-pw-90aa"
 """Logs in with every mechanism, and may do nothing until `allow`."""
 REAUTHENTICATION_MS = 3000
 SCRAM_ITERATIONS = 4096
@@ -91,7 +91,7 @@ class SecuredKafka(KafkaCluster):
         self.format_arguments = [
             argument
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-            for user, password in ((USER, PASSWORD), (NOBODY, NOBODY_PASSWORD))
+            for user, password in ((USER, PASSWORD), (NO_RIGHTS_USER, NO_RIGHTS_PASSWORD))
             for argument in (
                 "--add-scram",
                 f"{mechanism}=[name={user},password={password},iterations={SCRAM_ITERATIONS}]",
@@ -152,7 +152,7 @@ class SecuredKafka(KafkaCluster):
         self._client().create_acls([right])[right].result(TOPIC_SECONDS)
         self._wait_for(lambda: self._has(right), TOPIC_SECONDS, str(right))
 
-    def allow_as_told(self, command: str) -> None:
+    def allow_as_advised(self, command: str) -> None:
         """Grant what the arguments of a `kafka-acls.sh --add` say. The broker knows it when this returns."""
         for right in _rights_of(shlex.split(command)):
             self._client().create_acls([right])[right].result(TOPIC_SECONDS)
@@ -217,7 +217,7 @@ class SecuredKafka(KafkaCluster):
             }
         if listener.mechanisms:
             settings["sasl.enabled.mechanisms"] = ",".join(listener.mechanisms)
-        users = f'user_{USER}="{PASSWORD}" user_{NOBODY}="{NOBODY_PASSWORD}"'
+        users = f'user_{USER}="{PASSWORD}" user_{NO_RIGHTS_USER}="{NO_RIGHTS_PASSWORD}"'
         modules = {
             "PLAIN": f"plain.PlainLoginModule required {users}",
             "SCRAM-SHA-256": "scram.ScramLoginModule required",

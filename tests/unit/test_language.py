@@ -1,6 +1,6 @@
 """The words that no one writes here: CONTRIBUTING.md, rule 3, as far as a machine can hold it.
 
-Docstrings, comments, messages and names of the whole package, and the names of all tests.
+Docstrings, comments, messages and names of the whole package, and the names in tests, benchmarks, jobs and `docs/`.
 """
 
 from __future__ import annotations
@@ -71,17 +71,23 @@ def test_the_lint_finds_what_it_forbids(tmp_path: Path, monkeypatch: pytest.Monk
     ]
 
 
-def test_no_test_has_a_forbidden_term_in_its_name() -> None:
+@pytest.mark.parametrize("folder", ["benchmarks", "docs", "jobs", "tests"])
+def test_no_forbidden_term_in_a_name_outside_of_the_package(folder: str) -> None:
+    """`word` and `room` are not terms of records and packages in tests and pictures: a text has words, and a queue has room."""
     names = [
         f"{path.relative_to(ROOT)}: {name}"
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        for name in [
-            path.stem,
-            *re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE),
-        ]
-        if any(FORBIDDEN_NAME.match(part) for part in name.split("_"))
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != Path(__file__)
+        for name in {path.stem, *re.findall(r"\b[A-Za-z_]\w*", code(path))} - ALLOWED
+        if any(FORBIDDEN_NAME.match(part) for part in set(parts_of(name)) - {"word", "words", "room"})
     ]
     assert names == []
+
+
+def code(path: Path) -> str:
+    """The names of a file: what is neither a comment nor a text."""
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+    return " ".join(token.string for token in tokens if token.type == tokenize.NAME)
 
 
 @pytest.mark.parametrize("part", PARTS)

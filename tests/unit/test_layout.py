@@ -1,6 +1,6 @@
 """The house rules that a machine can check: sizes, what importing costs, what never raises.
 
-Which room may import what is told by the contracts in pyproject.toml, which `make lint` checks.
+Which package may import what is said by the contracts in pyproject.toml, which `make lint` checks.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def test_functions_are_short(paths: list[Path]) -> None:
             assert lines <= MAX_FUNCTION_LINES, f"{name_of(path)}, {function.name}: {lines} lines"
 
 
-@pytest.mark.parametrize("room", sorted({path.parent for path in MODULES}), ids=name_of)
-def test_a_package_says_what_it_owns(room: Path) -> None:
-    docstring = ast.get_docstring(parsed(room / "__init__.py")) or ""
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES}), ids=name_of)
+def test_a_package_says_what_it_owns(folder: Path) -> None:
+    docstring = ast.get_docstring(parsed(folder / "__init__.py")) or ""
     assert "Owns:" in docstring
     assert "ust not know" in docstring
 

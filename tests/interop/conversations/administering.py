@@ -84,7 +84,7 @@ class OffsetDelete(NamedTuple):
         topics = (messages.OffsetDeleteRequestTopic(talk.place.topic, rows),)
         answer = talk.ask(connection, OFFSET_DELETE, 0, messages.OffsetDeleteRequest(talk.named(self.group), topics))
         reported = sorted(
-            f"{talk.partitions_told([row.partition_index])}: {error(row.error_code)}"
+            f"{talk.partitions_text([row.partition_index])}: {error(row.error_code)}"
             for topic in answer.topics
             for row in topic.partitions
         )
@@ -107,7 +107,7 @@ class AllOffsets(NamedTuple):
         answer = talk.ask(connection, OFFSET_FETCH, self.version, body)
         found = answer.groups[0] if self.version >= 8 else answer
         rows = sorted(
-            f"{talk.partitions_told([row.partition_index])} {row.committed_offset} {row.metadata!r}"
+            f"{talk.partitions_text([row.partition_index])} {row.committed_offset} {row.metadata!r}"
             for topic in found.topics
             for row in topic.partitions
         )

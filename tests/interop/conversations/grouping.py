@@ -44,11 +44,11 @@ class JoinGroup(NamedTuple):
         client = talk.client(connection)
         client.send(JOIN_GROUP, body, self.version)
         if self.waits:
-            talk.unanswered[connection] = lambda: self._told(talk, client.receive(JOIN_GROUP, self.version)[1])
+            talk.unanswered[connection] = lambda: self._describe(talk, client.receive(JOIN_GROUP, self.version)[1])
             return "waits"
-        return self._told(talk, client.receive(JOIN_GROUP, self.version)[1])
+        return self._describe(talk, client.receive(JOIN_GROUP, self.version)[1])
 
-    def _told(self, talk: Talk, answer: messages.JoinGroupResponse) -> str:
+    def _describe(self, talk: Talk, answer: messages.JoinGroupResponse) -> str:
         if answer.error_code in (Code.NONE, Code.MEMBER_ID_REQUIRED):
             talk.meet_member(self.who, answer.member_id)
         if answer.error_code == Code.NONE:
@@ -111,11 +111,11 @@ class SyncGroup(NamedTuple):
         client = talk.client(connection)
         client.send(SYNC_GROUP, body, self.version)
         if self.waits:
-            talk.unanswered[connection] = lambda: self._told(client.receive(SYNC_GROUP, self.version)[1])
+            talk.unanswered[connection] = lambda: self._describe(client.receive(SYNC_GROUP, self.version)[1])
             return "waits"
-        return self._told(client.receive(SYNC_GROUP, self.version)[1])
+        return self._describe(client.receive(SYNC_GROUP, self.version)[1])
 
-    def _told(self, answer: messages.SyncGroupResponse) -> str:
+    def _describe(self, answer: messages.SyncGroupResponse) -> str:
         protocol = f"{answer.protocol_type!r} {answer.protocol_name!r}"
         return f"{error(answer.error_code)}, {protocol}, {bytes(answer.assignment).decode()!r}"
 

@@ -50,7 +50,7 @@ class Fetch(NamedTuple):
         ((found,),) = (topic.partitions for topic in talk.ask(connection, FETCH, 12, body).responses)
         aborted = found.aborted_transactions
         hidden = ", ".join(
-            f"{talk.told(row.producer_id, 0).split()[0]} from {row.first_offset}" for row in aborted or ()
+            f"{talk.producer_text(row.producer_id, 0).split()[0]} from {row.first_offset}" for row in aborted or ()
         )
         place = f"{error(found.error_code)}, stable {found.last_stable_offset} of {found.high_watermark}"
         list_of_aborted = "" if aborted is None else f", aborted [{hidden}]"
@@ -72,7 +72,7 @@ def _batch(talk: Talk, header: batch_v2.BatchHeader, body: memoryview) -> str:
         version, marker, value_version, coordinator = _MARKER.unpack(key + value)
         kind += f" {ControlType(marker).name} (versions {version}, {value_version}; coordinator epoch {coordinator})"
     offsets = f"{header.base_offset}-{header.last_offset}"
-    return f"{offsets} {talk.told(header.producer_id, header.producer_epoch)} {kind}"
+    return f"{offsets} {talk.producer_text(header.producer_id, header.producer_epoch)} {kind}"
 
 
 class ListOffsets(NamedTuple):
@@ -101,11 +101,11 @@ class DescribeTransactions(NamedTuple):
         if row.error_code:
             return error(row.error_code)
         touched = "; ".join(
-            (talk.partitions_told(topic.partitions) if topic.topic == talk.place.topic else topic.topic)
+            (talk.partitions_text(topic.partitions) if topic.topic == talk.place.topic else topic.topic)
             for topic in row.topics
         )
         begun = "begun" if row.transaction_start_time_ms > 0 else f"start {row.transaction_start_time_ms}"
-        who = talk.told(row.producer_id, row.producer_epoch)
+        who = talk.producer_text(row.producer_id, row.producer_epoch)
         return f"NONE, {row.transaction_state}, {who}, {begun}, {row.transaction_timeout_ms} ms, [{touched}]"
 
 
@@ -124,7 +124,7 @@ class ListTransactions(NamedTuple):
         body = messages.ListTransactionsRequest(self.states, ids, self.duration, pattern or None)
         answer = talk.ask(connection, LIST_TRANSACTIONS, self.version, body)
         rows = sorted(
-            f"{talk.called(row.transactional_id)} {talk.told(row.producer_id, 0).split()[0]} {row.transaction_state}"
+            f"{talk.called(row.transactional_id)} {talk.producer_text(row.producer_id, 0).split()[0]} {row.transaction_state}"
             for row in answer.transaction_states
             if talk.is_ours(row.transactional_id)
         )
@@ -142,7 +142,7 @@ class DescribeProducers(NamedTuple):
         answer = talk.ask(connection, DESCRIBE_PRODUCERS, 0, messages.DescribeProducersRequest(topics))
         ((found,),) = (topic.partitions for topic in answer.topics)
         rows = sorted(
-            f"{talk.told(row.producer_id, row.producer_epoch)} seq {row.last_sequence}"
+            f"{talk.producer_text(row.producer_id, row.producer_epoch)} seq {row.last_sequence}"
             f" coordinator epoch {row.coordinator_epoch} open from {row.current_txn_start_offset}"
             for row in found.active_producers
         )
@@ -163,11 +163,11 @@ class OffsetFetch(NamedTuple):
         body = messages.OffsetFetchRequest(groups=(group,), require_stable=self.stable)
         (found,) = talk.ask(connection, OFFSET_FETCH, self.version, body).groups
         rows = [row for topic in found.topics for row in topic.partitions]
-        told = "; ".join(
+        reported = "; ".join(
             f"{error(row.error_code)} {row.committed_offset} {row.metadata!r} leader epoch {row.committed_leader_epoch}"
             for row in rows
         )
-        return f"{error(found.error_code)}: {told or 'no partitions'}"
+        return f"{error(found.error_code)}: {reported or 'no partitions'}"
 
 
 class FindCoordinator(NamedTuple):

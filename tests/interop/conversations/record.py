@@ -43,7 +43,7 @@ class ABroker(Protocol):
         """Create a topic; it can be written to when this returns."""
 
 
-def spoken_by(version: str) -> list[tuple[Scene, TxnVersion]]:
+def known_to(version: str) -> list[tuple[Scene, TxnVersion]]:
     """The scenes that a Kafka can play: before 4.0 there was only one transaction version."""
     return [
         (scene, txn_version)
@@ -70,7 +70,7 @@ class Places:
 
 def played_to(cluster: KafkaCluster) -> Iterator[tuple[Scene, TxnVersion, list[Line]]]:
     """All scenes, one after the other."""
-    scenes = spoken_by(cluster.version)
+    scenes = known_to(cluster.version)
     places = Places(cluster, len(scenes))
     for scene, txn_version in scenes:
         began = time.monotonic()

@@ -71,7 +71,7 @@ class Line(NamedTuple):
 def play(steps: list[Step], place: Place) -> list[Line]:
     """Play the steps one after the other."""
     with Talk(place) as talk:
-        return [Line(step.connection, _told(step.request), _answer(step, talk)) for step in steps]
+        return [Line(step.connection, _describe(step.request), _answer(step, talk)) for step in steps]
 
 
 def _answer(step: Step, talk: Talk) -> str:
@@ -91,7 +91,7 @@ def _answer(step: Step, talk: Talk) -> str:
         time.sleep(_PAUSE)  # the request is sent again; the last response is the line of the scene
 
 
-def _told(request: Request) -> str:
+def _describe(request: Request) -> str:
     """A request with the fields that are not as usual; requests are named tuples."""
     assert isinstance(request, tuple)
     usual = getattr(request, "_field_defaults", {})

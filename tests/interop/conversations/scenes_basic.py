@@ -17,7 +17,7 @@ from tests.interop.conversations.looking import (
 from tests.interop.conversations.scene import EXPLICIT, IMPLICIT, Scene, Step, TxnVersion
 from tests.interop.conversations.writing import AddPartitionsToTxn, EndTxn, InitProducerId, Produce
 
-SPOKEN = (0, 9, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66)
+API_KEYS = (0, 9, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66)
 
 
 def write(
@@ -42,7 +42,7 @@ def settled(id: str = "x", *, connection: str = "A") -> Step:  # noqa: A002
 
 def versions(txn_version: TxnVersion) -> list[Step]:
     return [
-        *(Step("A", ApiVersions(api)) for api in SPOKEN),
+        *(Step("A", ApiVersions(api)) for api in API_KEYS),
         Step("A", ApiVersions()),
         Step("B", FindCoordinator()),
         Step("B", FindCoordinator(version=2)),

@@ -19,7 +19,7 @@ _STRANGER = 1_000_000
 _MEMBER_ID = re.compile("-[0-9a-f-]{36}$")
 UUID_LENGTH = 37
 """The characters of a dash and a UUID, which end every member id."""
-NOBODY = (-1, -1)
+NO_RIGHTS_USER = (-1, -1)
 
 
 class NotMet(LookupError):
@@ -41,7 +41,7 @@ class Talk:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._connections: dict[str, RawClient] = {}
-        self._producers: dict[str, tuple[int, int]] = {"nobody": NOBODY}
+        self._producers: dict[str, tuple[int, int]] = {"nobody": NO_RIGHTS_USER}
         self._ids: dict[int, str] = {-1: "-"}
         self._members: dict[str, str] = {}
         self.generation = -1
@@ -86,9 +86,9 @@ class Talk:
         """Remember an answer's producer and tell it; an answer without one is not remembered."""
         if producer_id >= 0:
             self._producers[who] = (producer_id, epoch)
-        return self.told(producer_id, epoch)
+        return self.producer_text(producer_id, epoch)
 
-    def told(self, producer_id: int, epoch: int) -> str:
+    def producer_text(self, producer_id: int, epoch: int) -> str:
         """A producer as it is written down: P1 epoch 0."""
         if producer_id not in self._ids:
             self._ids[producer_id] = f"P{len(self._ids)}"
@@ -128,7 +128,7 @@ class Talk:
         """The partition that is called so here. From 1000 on there is none."""
         return self.place.first + number
 
-    def partitions_told(self, numbers: Iterable[int]) -> str:
+    def partitions_text(self, numbers: Iterable[int]) -> str:
         """Partitions as they are called here."""
         return ", ".join(str(number - self.place.first) for number in sorted(numbers))
 

@@ -36,7 +36,7 @@ class InitProducerId(NamedTuple):
         body = messages.InitProducerIdRequest(name, self.timeout, *talk.producer(self.given))
         answer = talk.ask(connection, INIT_PRODUCER_ID, self.version, body)
         if answer.error_code:
-            return f"{error(answer.error_code)}, {talk.told(answer.producer_id, answer.producer_epoch)}"
+            return f"{error(answer.error_code)}, {talk.producer_text(answer.producer_id, answer.producer_epoch)}"
         return f"NONE, {talk.meet(self.producer, answer.producer_id, answer.producer_epoch)}"
 
 
@@ -58,7 +58,7 @@ class AddPartitionsToTxn(NamedTuple):
             for topic in answer.results_by_topic_v3_and_below
             for result in topic.results_by_partition
         }
-        return "; ".join(f"{talk.partitions_told([number])}: {error(results[number])}" for number in sorted(results))
+        return "; ".join(f"{talk.partitions_text([number])}: {error(results[number])}" for number in sorted(results))
 
 
 class Produce(NamedTuple):
@@ -86,7 +86,7 @@ class Produce(NamedTuple):
         answer = talk.ask(connection, PRODUCE, self.version, body)
         results = {row.index: row for topic in answer.responses for row in topic.partition_responses}
         return "; ".join(
-            f"{talk.partitions_told([number])}: {error(row.error_code)}"
+            f"{talk.partitions_text([number])}: {error(row.error_code)}"
             + (f" at {row.base_offset}, log starts at {row.log_start_offset}" if row.error_code == 0 else "")
             for number, row in sorted(results.items())
         )
@@ -141,7 +141,7 @@ class EndTxn(NamedTuple):
             talk.meet(self.becomes, answer.producer_id, answer.producer_epoch)
         if self.version < 5:
             return error(answer.error_code)
-        return f"{error(answer.error_code)}, {talk.told(answer.producer_id, answer.producer_epoch)}"
+        return f"{error(answer.error_code)}, {talk.producer_text(answer.producer_id, answer.producer_epoch)}"
 
 
 class AddOffsetsToTxn(NamedTuple):
@@ -199,4 +199,4 @@ class WriteTxnMarkers(NamedTuple):
         marker = messages.WritableTxnMarker(*talk.producer(self.producer), self.commit, topics, self.coordinator_epoch)
         answer = talk.ask(connection, WRITE_TXN_MARKERS, 1, messages.WriteTxnMarkersRequest((marker,)))
         rows = sorted(row for found in answer.markers for topic in found.topics for row in topic.partitions)
-        return "; ".join(f"{talk.partitions_told([row.partition_index])}: {error(row.error_code)}" for row in rows)
+        return "; ".join(f"{talk.partitions_text([row.partition_index])}: {error(row.error_code)}" for row in rows)

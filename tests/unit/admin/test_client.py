@@ -425,7 +425,7 @@ def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> No
         rows = [messages.MetadataResponseBroker(3 + at, each.host, each.port) for at, each in enumerate(servers)]
         return messages.MetadataResponse(brokers=tuple(rows), topics=(reported,))
 
-    def behind(peer: Peer) -> None:
+    def lagging(peer: Peer) -> None:
         peer.negotiate()
         for _ in range(2):
             peer.answer(peer.read(), cluster_of_two(topic(error_code=3)))
@@ -437,7 +437,7 @@ def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> No
         while True:
             peer.answer(peer.read(), cluster_of_two(topic(3) if known else topic(error_code=3)))
 
-    with ScriptedServer(behind) as first, ScriptedServer(ahead) as second:
+    with ScriptedServer(lagging) as first, ScriptedServer(ahead) as second:
         servers += [first, second]
         with client_of(first.address, timeout=TIMEOUT) as client:
             if known:

@@ -148,13 +148,13 @@ def test_metadata_is_requested_again_when_the_connection_breaks() -> None:
         peer.read()
         peer.reset()
 
-    def telling(peer: Peer) -> None:
+    def answering(peer: Peer) -> None:
         peer.negotiate()
         request = peer.read()
         assert request.api.key == METADATA.key
         peer.answer(request, messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(4, "localhost", 1),)))
 
-    with ScriptedServer(dying, telling) as server:
+    with ScriptedServer(dying, answering) as server:
         client = client_of((server.host, server.port))
         answer = client.metadata(["rows"], client.deadline())
         client.close()
@@ -173,13 +173,13 @@ def test_another_broker_is_asked_when_one_is_frozen() -> None:
         asked.set()
         peer.wait_for_close()
 
-    def telling(peer: Peer) -> None:
+    def answering(peer: Peer) -> None:
         peer.negotiate()
         peer.answer(
             peer.read(), messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(4, "localhost", 1),))
         )
 
-    with ScriptedServer(frozen, telling) as server:
+    with ScriptedServer(frozen, answering) as server:
         settings = ConnectionSettings(((server.host, server.port),), request_timeout=SHORT)
         client = BlockingClient(settings, timeout=LONG)
         assert client.metadata([], client.deadline()).brokers[0].node_id == 4

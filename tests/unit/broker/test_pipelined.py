@@ -401,17 +401,17 @@ def test_a_client_that_never_reads_what_was_confirmed_holds_no_more_than_its_sha
 
 
 def test_a_produce_waits_for_space_and_others_are_served_meanwhile(late: UnconfirmedBroker) -> None:
-    late.storage.room = 500
+    late.storage.free_bytes = 500
     late.producer.send(one(size=1000))
     late.broker.turns()
     assert admitted(late) == 0
     assert late.broker.clients.publish_buffer.paused == 1
     late.consumer.send(one(size=100, acks=1))
     assert results(late.consumer) == [(Code.NONE, 0)]
-    late.storage.make_room(800)
+    late.storage.free(800)
     late.broker.turns()
     assert admitted(late) == 1, "that is not enough"
-    late.storage.make_room()
+    late.storage.free()
     late.broker.turns()
     assert admitted(late) == 2
     late.storage.confirm_all()
@@ -422,7 +422,7 @@ def test_a_produce_waits_for_space_and_others_are_served_meanwhile(late: Unconfi
 def test_responses_are_sent_while_the_next_produce_waits_for_space(late: UnconfirmedBroker) -> None:
     late.producer.send(one())
     late.broker.turns()
-    late.storage.room = 0
+    late.storage.free_bytes = 0
     late.producer.send(one())
     late.broker.turns()
     late.storage.confirm_all()
@@ -431,7 +431,7 @@ def test_responses_are_sent_while_the_next_produce_waits_for_space(late: Unconfi
 
 
 def test_after_throttle_s_without_space_the_storage_gets_the_request(late: UnconfirmedBroker) -> None:
-    late.storage.room = 0
+    late.storage.free_bytes = 0
     late.producer.send(one())
     late.broker.turns()
     assert late.broker.clients.next_deadline() == late.broker.now + SETTINGS.throttle_s
@@ -451,11 +451,11 @@ def test_after_throttle_s_without_space_the_storage_gets_the_request(late: Uncon
 def test_a_client_that_leaves_while_it_waits_for_space_leaves_nothing(
     late: UnconfirmedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    late.storage.room = 0
+    late.storage.free_bytes = 0
     late.producer.send(one() * 3)
     late.broker.turns()
     late.producer.socket.close()
-    late.storage.make_room()
+    late.storage.free()
     with caplog.at_level(logging.ERROR):
         late.broker.turns()
     assert nothing_is_held(late)

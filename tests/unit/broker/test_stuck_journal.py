@@ -21,7 +21,7 @@ from tests.unit.broker.test_pipelined import one
 from tests.unit.broker.unconfirmed_broker import results
 
 SIZE = 5000
-ROOM = 16 * KIB
+MAX_MEMORY_BYTES = 16 * KIB
 """Bytes that may wait for the journal."""
 
 
@@ -38,7 +38,9 @@ class Stuck:
         self.other = Peer(self.broker)
 
     def _open(self, path: Path, settings: BrokerSettings) -> TieredStorage:
-        journal = replace(SMALL_TIERS.journal, max_file_bytes=1, max_memory_bytes=ROOM, unsynced_force_ms=3_600_000)
+        journal = replace(
+            SMALL_TIERS.journal, max_file_bytes=1, max_memory_bytes=MAX_MEMORY_BYTES, unsynced_force_ms=3_600_000
+        )
         options = replace(SMALL_TIERS, journal=journal)
         self.storage = TieredStorage(Path("/data"), settings, options=options, files=self.disk)
         return self.storage
@@ -89,7 +91,7 @@ def next_file_held(stuck: Stuck, call: str) -> Iterator[None]:
 @pytest.mark.parametrize("call", ["force", "truncate", "open"])
 def test_a_journal_that_cannot_begin_its_next_file_keeps_only_producers_waiting(stuck: Stuck, call: str) -> None:
     with next_file_held(stuck, call):
-        assert SIZE < stuck.waiting <= ROOM, "what waits for the disk is bounded"
+        assert SIZE < stuck.waiting <= MAX_MEMORY_BYTES, "what waits for the disk is bounded"
         assert not any(producer.has_response() for producer in stuck.producers)
         stuck.other.ask(METADATA, messages.MetadataRequest(()))
         assert stuck.other.response(METADATA).topics == ()

@@ -362,8 +362,8 @@ READ_ELSEWHERE = {
 def test_every_option_is_read_by_a_package_other_than_config(name: str) -> None:
     """An option that nobody reads would be accepted, and ignored in silence."""
     read = re.compile(rf"\b(config|options|settings|sink)\.{name}\b")
-    rooms = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "config"]
-    is_read = any(read.search(path.read_text(encoding="utf-8")) for path in rooms)
+    others = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "config"]
+    is_read = any(read.search(path.read_text(encoding="utf-8")) for path in others)
     assert is_read != (name in READ_ELSEWHERE), f"who uses {name}? See *An option* in docs/design.md"
 
 

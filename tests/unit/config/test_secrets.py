@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer import config as room
+from spark_producer import config as config_package
 from spark_producer.config import is_set, parse_options, producer_config
 from spark_producer.config.profiles import profile
 from spark_producer.errors import ConfigError
@@ -31,7 +31,7 @@ WRONG = {
 
 def frames_of(error: BaseException) -> list[str]:
     """The local variables of this package's frames, as tools show them that print them."""
-    folder = str(Path(room.__file__).parents[1])
+    folder = str(Path(config_package.__file__).parents[1])
     return [
         f"{frame.f_code.co_qualname} {frame.f_locals!r}"
         for frame, _ in traceback.walk_tb(error.__traceback__)

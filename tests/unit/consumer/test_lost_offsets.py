@@ -36,9 +36,9 @@ def out_of_range(harness: FetcherHarness, start: int, end: int) -> None:
 def test_what_retention_took_is_a_loss() -> None:
     with pytest.raises(
         DataLoss, match=r"offsets 5 to 19 are lost, because the log starts at offset 20\..*retention.ms"
-    ) as told:
+    ) as reported:
         out_of_range(FetcherHarness(of(0, 5, 30)), 20, 100)
-    assert (told.value.first, told.value.end) == (5, 20)  # type: ignore[attr-defined]
+    assert (reported.value.first, reported.value.end) == (5, 20)  # type: ignore[attr-defined]
 
 
 @pytest.mark.covers("RD7")

@@ -326,10 +326,10 @@ class Context:
     """As much of a TaskContext as is asked for. `query` and `batch` are as Spark tells them to the tasks of a micro-batch."""
 
     def __init__(self, query: str | None, batch: str | None) -> None:
-        self._told = {"sql.streaming.queryId": query, "streaming.sql.batchId": batch}
+        self._properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": batch}
 
     def getLocalProperty(self, name: str) -> str | None:
-        return self._told.get(name)
+        return self._properties.get(name)
 
     def partitionId(self) -> int:
         return 3

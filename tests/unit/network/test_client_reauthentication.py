@@ -124,14 +124,14 @@ def test_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: Clock) 
 def test_a_refused_reauthentication_fails_what_is_in_flight_and_the_node_is_tried_once_more(
     drive: Drive, clock: Clock
 ) -> None:
-    def refuses_anew(peer: Peer) -> None:
+    def refuses_again(peer: Peer) -> None:
         opened(peer)
         request = peer.read()
         peer.answer(request, messages.MetadataResponse())
         shake_hands(peer)
         peer.answer(peer.read(), messages.SaslAuthenticateResponse(58, "the user is gone"))
 
-    with ScriptedServer(refuses_anew, refuse_login) as server:
+    with ScriptedServer(refuses_again, refuse_login) as server:
         driver = drive([server.address], security=PLAIN_LOGIN, reconnect_backoff_max=3)
         driver.until_ready()
         ask(driver, "before")

@@ -295,8 +295,8 @@ def test_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_flight
 
 
 @pytest.mark.covers("SEC44")
-@pytest.mark.parametrize("behind", ["the end", "an error"])
-def test_data_after_a_response_is_not_waited_for(drive: Drive, certificates: Certificates, behind: str) -> None:
+@pytest.mark.parametrize("following", ["the end", "an error"])
+def test_data_after_a_response_is_not_waited_for(drive: Drive, certificates: Certificates, following: str) -> None:
     """A peer may say that it ends, or refuse us, in one segment with an answer, and leave TCP open: then no selector tells."""
     may_end = threading.Event()
 
@@ -307,7 +307,7 @@ def test_data_after_a_response_is_not_waited_for(drive: Drive, certificates: Cer
         request, _ = peer.read(), peer.read()
         tls.hold()
         peer.answer(request, messages.MetadataResponse())
-        tls.release(tls.close_notify() if behind == "the end" else b"\x17\x03\x03\x00\x20" + bytes(32))
+        tls.release(tls.close_notify() if following == "the end" else b"\x17\x03\x03\x00\x20" + bytes(32))
         assert may_end.wait(DEADLINE), "the client waited for the socket"
 
     with ScriptedServer(one_segment) as server:
@@ -317,7 +317,7 @@ def test_data_after_a_response_is_not_waited_for(drive: Drive, certificates: Cer
             ask(driver, tag)
         done = driver.until_completed(2)
         may_end.set()
-        wanted = ConnectionFailed if behind == "the end" else TlsFailed
+        wanted = ConnectionFailed if following == "the end" else TlsFailed
         assert [(row.tag, type(row.error)) for row in done] == [("a", type(None)), ("b", wanted)]
 
 

@@ -59,8 +59,8 @@ def test_a_function_of_the_users_gives_tokens(
     body: str, extensions: tuple[tuple[str, str], ...], provider: Callable[[str], str]
 ) -> None:
     name = provider(body)
-    for spoken in (name, name.replace(":get", ":Inner.get")):
-        token = from_function(spoken)
+    for spelling in (name, name.replace(":get", ":Inner.get")):
+        token = from_function(spelling)
         assert (token.text.reveal(), token.expires_at, token.extensions) == ("abc", EXPIRY / 1000, extensions)
 
 

@@ -30,7 +30,7 @@ class RefresherHarness:
         self.begun: Queue[float] = Queue()
         self.results: Queue[Token | Exception] = Queue()
         self.changes = 0
-        self._told = Condition()
+        self._changed = Condition()
         self.refresher = TokenRefresher(self._fetch, settings, clock=lambda: self.now, random=Random(1))
         self.refresher.listen(self.changed)
 
@@ -42,17 +42,17 @@ class RefresherHarness:
         return result
 
     def changed(self) -> None:
-        with self._told:
+        with self._changed:
             self.changes += 1
-            self._told.notify_all()
+            self._changed.notify_all()
 
     def ends(self, result: Token | Exception) -> float:
         """The fetch that has begun, or begins now, ends with `result`. Return when it began."""
         before = self.changes
         began = self.begun.get(timeout=SECONDS)
         self.results.put(result)
-        with self._told:
-            assert self._told.wait_for(lambda: self.changes > before, SECONDS)
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.changes > before, SECONDS)
         return began
 
     def at(self, now: float) -> Token | None:

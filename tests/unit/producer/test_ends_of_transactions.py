@@ -35,7 +35,7 @@ from tests.unit.producer.test_transactions import (
 __all__ = ["cluster", "producer"]
 
 
-def committing_with_an_epoch_behind(cluster: ScriptedCluster, producer: Producer) -> None:
+def committing_with_an_older_epoch(cluster: ScriptedCluster, producer: Producer) -> None:
     """A transaction with version 1 at whose end the cluster changes to version 2; the next epoch is held back."""
     producer.begin_transaction()
     producer.send("t", "a")
@@ -58,7 +58,7 @@ ENDS: dict[str, Callable[[ScriptedCluster, Producer], None]] = {
 def test_a_commit_that_is_done_succeeds_whatever_ends_the_producer_afterwards(
     cluster: ScriptedCluster, producer: Producer, end: str, late: bool
 ) -> None:
-    committing_with_an_epoch_behind(cluster, producer)
+    committing_with_an_older_epoch(cluster, producer)
     cluster.codes["raise"] = [53]
     if late:
         with pytest.raises(TransactionTimeout):

@@ -223,23 +223,23 @@ def test_the_end_of_a_with_statement_raises_what_no_flush_has_raised(
 
 
 @pytest.mark.covers("KP8")
-@pytest.mark.parametrize("told_by", ["nothing", "flush", "send_batch", "future"])
+@pytest.mark.parametrize("reported_by", ["nothing", "flush", "send_batch", "future"])
 def test_a_close_logs_an_error_that_no_call_has_raised(
-    producer: Producer, caplog: pytest.LogCaptureFixture, told_by: str
+    producer: Producer, caplog: pytest.LogCaptureFixture, reported_by: str
 ) -> None:
-    if told_by == "future":
+    if reported_by == "future":
         assert producer.send("bad", "x").exception(DEADLINE) is not None
     else:
         producer.send_batch(rows("x"), topic="bad")
         failed(producer)
-    if told_by == "flush":
+    if reported_by == "flush":
         with pytest.raises(BrokerError):
             producer.flush()
-    if told_by == "send_batch":
+    if reported_by == "send_batch":
         with pytest.raises(BrokerError):
             producer.send_batch(rows("x"), topic="good")
     producer.close()
-    assert ("a producer was closed before a flush" in caplog.text) == (told_by == "nothing")
+    assert ("a producer was closed before a flush" in caplog.text) == (reported_by == "nothing")
 
 
 @pytest.mark.covers("KP9")

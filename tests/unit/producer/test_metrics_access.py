@@ -228,8 +228,8 @@ def test_an_interval_belongs_to_one_task_alone(broker: LocalBroker) -> None:
             producer.send_batch(rows(count), topic="t")
             producer.flush()
             intervals.append(parts_of(producer).meter.interval())
-        assert [lap.value(OWN, "record-delivered-total") for lap in intervals] == [300, 20]
-        assert [lap.value(TOPIC, "record-send-total", "t") for lap in intervals] == [300, 20]
+        assert [taken.value(OWN, "record-delivered-total") for taken in intervals] == [300, 20]
+        assert [taken.value(TOPIC, "record-send-total", "t") for taken in intervals] == [300, 20]
         assert intervals[1].value(CLIENT, "connection-creation-total") == 0
         assert intervals[1].value(CLIENT, "connection-count") > 0
         assert intervals[0].client_id == "me"

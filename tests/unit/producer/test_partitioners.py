@@ -168,9 +168,9 @@ def test_the_free_bytes_of_an_open_batch() -> None:
     made = accumulator_fakes(linger=0)
     assert made.accumulator.free_bytes(*TP) == 0
     made.append(b"x" * 100)
-    room = made.accumulator.free_bytes(*TP)
+    free_before = made.accumulator.free_bytes(*TP)
     made.append(b"x" * 100)
-    assert 100 < room - made.accumulator.free_bytes(*TP) < 120
+    assert 100 < free_before - made.accumulator.free_bytes(*TP) < 120
     made.take()
     assert made.accumulator.free_bytes(*TP) == 0
 

@@ -367,8 +367,8 @@ def test_a_broker_that_comes_back_gets_everything_once_and_in_order(tmp_path: Pa
 
 @pytest.mark.covers("SN14", "SN26")
 def test_lost_answers_make_no_duplicates(topic: str) -> None:
-    with FaultProxy() as proxy, LocalBroker(advertised=(proxy.host, proxy.port), default_partitions=2) as behind:
-        proxy.target = (proxy.host, behind.port)
+    with FaultProxy() as proxy, LocalBroker(advertised=(proxy.host, proxy.port), default_partitions=2) as broker:
+        proxy.target = (proxy.host, broker.port)
         with producer_to(proxy.address) as producer:
             for first in range(0, 4000, 100):
                 if first % 500 == 0:
@@ -385,8 +385,8 @@ def test_lost_answers_make_no_duplicates(topic: str) -> None:
 
 @pytest.mark.covers("SN34")
 def test_a_request_without_a_response_is_sent_again_on_a_new_connection(topic: str) -> None:
-    with FaultProxy() as proxy, LocalBroker(advertised=(proxy.host, proxy.port)) as behind:
-        proxy.target = (proxy.host, behind.port)
+    with FaultProxy() as proxy, LocalBroker(advertised=(proxy.host, proxy.port)) as broker:
+        proxy.target = (proxy.host, broker.port)
         with producer_to(proxy.address, request_timeout_ms=300) as producer:
             producer.send(topic, "row 0").result(20)
             connections = proxy.requests[API_VERSIONS_API]

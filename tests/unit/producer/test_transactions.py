@@ -447,21 +447,21 @@ def test_rows_outside_of_a_transaction_are_refused_and_a_callback_cannot_end_one
     for send in (lambda: producer.send("t", "a"), lambda: producer.send_batch(rows("a"), topic="t")):
         with pytest.raises(IllegalState, match="outside of a transaction"):
             send()
-    told: list[Exception] = []
+    reported: list[Exception] = []
     called = threading.Event()
 
     def commit(_: object, __: object) -> None:
         try:
             producer.commit_transaction()
         except PyProducerError as error:
-            told.append(error)
+            reported.append(error)
         called.set()
 
     with producer.transaction():
         producer.send("t", "a", on_delivery=commit)
         producer.flush()
     assert called.wait(10)
-    assert isinstance(told[0], IllegalState)
+    assert isinstance(reported[0], IllegalState)
 
 
 def test_the_docstring_of_every_call_says_what_it_raises() -> None:

@@ -72,7 +72,7 @@ def test_the_frames_are_those_of_a_real_broker() -> None:
     sent = b"".join(connection.outgoing())
     assert sent.hex() == "0000001b002400020000000200036c6162000c00617070006170702d707700"
     feed(connection, bytes.fromhex("00000012000000020000000101" + "0000000000000bb800"))
-    assert (connection.state, connection.session_lifetime_ms, login.heard) == (
+    assert (connection.state, connection.session_lifetime_ms, login.received) == (
         ConnectionState.READY,
         3000,
         [b""],
@@ -100,7 +100,7 @@ def test_brokers_without_authenticate_get_handshake_0_and_bare_tokens() -> None:
     feed(connection, b"\0\0\0\x09challenge")
     assert b"".join(connection.outgoing()) == b"\0\0\0\x05final"
     feed(connection, b"\0\0\0\x0bv=signature")
-    assert (connection.state, login.heard, connection.session_lifetime_ms) == (
+    assert (connection.state, login.received, connection.session_lifetime_ms) == (
         ConnectionState.READY,
         [b"challenge", b"v=signature"],
         0,

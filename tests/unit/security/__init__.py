@@ -1,1 +1,1 @@
-"""Tests of the room `security`."""
+"""Tests of the package `security`."""

@@ -149,7 +149,7 @@ def test_an_alias_cannot_control_a_terminal() -> None:
 @given(st.binary(max_size=300))
 def test_no_bytes_raise_anything_but_our_error(data: bytes) -> None:
     refused = open_all(MAGIC + data)
-    assert refused is None or is_told_well(refused)
+    assert refused is None or is_clear(refused)
 
 
 @pytest.mark.covers("SEC9")
@@ -170,12 +170,12 @@ def test_damaged_files_raise_nothing_but_our_error(cases: int) -> None:
             if len(data) < 5:
                 break
         refused = open_all(bytes(data))
-        assert refused is None or is_told_well(refused)
+        assert refused is None or is_clear(refused)
         refusals += refused is not None
     assert cases / 2 < refusals < cases, "a byte within a certificate goes unnoticed without a password"
 
 
-def is_told_well(refused: TlsFailed) -> bool:
+def is_clear(refused: TlsFailed) -> bool:
     return refused.fatal and len(str(refused)) < 1000
 
 

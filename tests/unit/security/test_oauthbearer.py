@@ -135,7 +135,7 @@ def refusal_after(answer: bytes, then: bytes) -> AuthenticationFailed:
     return refused.value
 
 
-def is_told_well(refused: AuthenticationFailed) -> bool:
+def is_clear(refused: AuthenticationFailed) -> bool:
     return refused.fatal and len(str(refused)) < 1000 and str(refused).isprintable()
 
 
@@ -144,7 +144,7 @@ def is_told_well(refused: AuthenticationFailed) -> bool:
     st.binary(min_size=1) | st.from_type(dict[str, str | int]).map(lambda said: json.dumps(said).encode()), st.binary()
 )
 def test_whatever_a_broker_says_is_a_refusal(answer: bytes, then: bytes) -> None:
-    assert is_told_well(refusal_after(answer, then))
+    assert is_clear(refusal_after(answer, then))
 
 
 @pytest.mark.covers("SEC31")
@@ -154,4 +154,4 @@ def test_no_mutation_of_a_rejection_logs_in(inputs: int) -> None:
     seeded = random.Random(inputs)
     for _ in range(inputs):
         answer = mutated(b'{"status":"invalid_token","scope":"a"}', seeded) or b"x"
-        assert is_told_well(refusal_after(answer, b""))
+        assert is_clear(refusal_after(answer, b""))

@@ -63,17 +63,17 @@ class OneToken:
     def __init__(self, expires_at: float, again: bool = False) -> None:
         self.one = Token(Secret("abc"), expires_at, (("fromProvider", "y"),))
         self.again = again
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def token(self) -> Token:
         return self.one
 
     def refused(self, token: Token) -> bool:
-        self.told.append("refused")
+        self.reported.append("refused")
         return self.again
 
     def accepted(self, token: Token) -> None:
-        self.told.append("accepted")
+        self.reported.append("accepted")
 
 
 @pytest.mark.covers("SEC19")
@@ -95,7 +95,7 @@ def test_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float, word
         run.throw(AuthenticationFailed("said so", fatal=True, code=58))
     assert str(refused.value) == "said so" + words
     assert refused.value.__dict__ == {"fatal": not again, "code": 58}
-    assert source.told == ["refused"]
+    assert source.reported == ["refused"]
 
 
 @pytest.mark.covers("SEC19")
@@ -106,7 +106,7 @@ def test_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> None:
     with pytest.raises(AuthenticationFailed, match="for a while") as refused:
         run.throw(AuthenticationFailed("for a while", fatal=False))
     assert not refused.value.fatal
-    assert source.told == []
+    assert source.reported == []
 
 
 @pytest.mark.covers("SEC19")
@@ -116,7 +116,7 @@ def test_an_accepted_token_is_reported_to_its_source() -> None:
     next(run)
     with pytest.raises(StopIteration):
         run.send(b"")
-    assert source.told == ["accepted"]
+    assert source.reported == ["accepted"]
 
 
 def test_another_mechanism_is_refused() -> None:

@@ -305,7 +305,7 @@ def test_strict_base64_reads_what_is_written_and_nothing_else(content: bytes) ->
     assert read is None or base64.b64encode(read) == content
 
 
-def is_told_well(refused: AuthenticationFailed) -> bool:
+def is_clear(refused: AuthenticationFailed) -> bool:
     return refused.fatal and len(str(refused)) < 1000 and str(refused).isprintable()
 
 
@@ -330,7 +330,7 @@ def outcome(client: Generator[bytes, bytes, None], messages: list[bytes]) -> Aut
 @pytest.mark.covers("SEC31")
 @given(st.lists(st.binary() | st.just(SERVER_FIRST), min_size=3, max_size=3))
 def test_whatever_a_server_says_a_login_ends_with_our_error(messages: list[bytes]) -> None:
-    assert is_told_well(outcome(login(), messages))
+    assert is_clear(outcome(login(), messages))
 
 
 @pytest.mark.covers("SEC31")
@@ -341,7 +341,7 @@ def test_no_mutation_of_good_messages_logs_in(inputs: int, monkeypatch: pytest.M
     seeded = random.Random(inputs)
     for _ in range(inputs // 2):
         messages = [mutated(SERVER_FIRST, seeded), mutated(SERVER_FINAL, seeded), b""]
-        assert is_told_well(outcome(login(), messages))
+        assert is_clear(outcome(login(), messages))
 
 
 def mutated(message: bytes, seeded: random.Random) -> bytes:

@@ -70,13 +70,13 @@ class SequenceMachine(RuleBasedStateMachine):
         self.made.metadata.request_topics(TOPIC)
         self.flying: dict[int, deque[Flight]] = {node: deque() for node in NODES}
         self.logs = [ModelPartition(index, (1 << 20, 600)[index], habits) for index in range(PARTITIONS)]
-        self.told: list[tuple[int, Future[RecordMetadata]]] = []
+        self.reported: list[tuple[int, Future[RecordMetadata]]] = []
         self.stamps: dict[ProducerBatch, tuple[ProducerIdAndEpoch, int, int]] = {}
         self.gaps = [0] * PARTITIONS
         self.refusals: Counter[ProducerBatch] = Counter()
         self.peace = NEVER
         # A broker that has forgotten the producer, and does not say where its log begins, is asked again and again (SN27).
-        self.decidable = habits.tells_log_start or not habits.strict
+        self.decidable = habits.has_log_start or not habits.strict
         self.producer_ids = 4711
         accumulator = self.made.fakes.accumulator
         self.made.learn(self._metadata())
@@ -115,12 +115,12 @@ class SequenceMachine(RuleBasedStateMachine):
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 4), width=st.sampled_from((8, 400)))
     def write(self, partition: int, count: int, width: int) -> None:
         for _ in range(count):
-            value = (b"%08d" % len(self.told)).ljust(width, b".")
+            value = (b"%08d" % len(self.reported)).ljust(width, b".")
             try:
                 future = self.made.fakes.append_one(value, 1000, tp=TopicPartition(TOPIC, partition))
             except BufferExhausted:
                 return
-            self.told.append((partition, future))
+            self.reported.append((partition, future))
 
     @rule(epoch=st.sampled_from((0, LAST_EPOCH)))
     def send(self, epoch: int = 0) -> None:
@@ -222,8 +222,8 @@ class SequenceMachine(RuleBasedStateMachine):
 
     def _metadata(self) -> MetadataResponse:
         answer = metadata_of({TOPIC: [log.leader for log in self.logs]})
-        told = zip(answer.topics[0].partitions, self.logs, strict=True)
-        partitions = tuple(partition._replace(leader_epoch=log.leader_epoch) for partition, log in told)
+        reported = zip(answer.topics[0].partitions, self.logs, strict=True)
+        partitions = tuple(partition._replace(leader_epoch=log.leader_epoch) for partition, log in reported)
         return answer._replace(topics=(answer.topics[0]._replace(partitions=partitions),))
 
     # What must be so.
@@ -248,11 +248,11 @@ class SequenceMachine(RuleBasedStateMachine):
     def logs_hold_every_record_once_and_in_order(self) -> None:
         for log in self.logs:
             assert log.records == sorted(set(log.records))
-            assert all(self.told[number][0] == log.index for number in log.records)
+            assert all(self.reported[number][0] == log.index for number in log.records)
 
     @invariant()
     def acknowledged_records_are_where_they_are_said_to_be(self) -> None:
-        for number, (partition, future) in enumerate(self.told):
+        for number, (partition, future) in enumerate(self.reported):
             if future.done() and future.exception() is None:
                 log, offset = self.logs[partition], future.result().offset
                 assert log.at(offset) in (number, None) if offset >= 0 else number in {*log.records, *log.deleted}
@@ -279,13 +279,13 @@ class SequenceMachine(RuleBasedStateMachine):
             return
         self.peace = self.made.now
         self._come_to_rest()
-        written = len(self.told)
+        written = len(self.reported)
         for partition in range(PARTITIONS):
             self.write(partition, 1, 8)
         self._come_to_rest()
         if self.decidable:
-            assert all(future.result(0).offset >= -1 for _, future in self.told[written:])
-        assert all(future.done() for _, future in self.told)
+            assert all(future.result(0).offset >= -1 for _, future in self.reported[written:])
+        assert all(future.done() for _, future in self.reported)
         assert self.made.fakes.pool.available == self.made.fakes.pool.total
         assert [queue.gate for queue in self.queues] == [DrainGate.OPEN] * PARTITIONS
         self.logs_hold_every_record_once_and_in_order()

@@ -29,7 +29,7 @@ QUANTUM = 0.06
 
 
 @dataclass
-class Told:
+class WrittenRecord:
     """A record and what its writer was told."""
 
     partition: int
@@ -46,15 +46,15 @@ class Run:
     choose: random.Random
     made: SenderFakes
     cluster: SimulatedCluster
-    told: list[Told] = field(default_factory=list)
+    written_records: list[WrittenRecord] = field(default_factory=list)
 
     def write(self) -> None:
         partition = self.choose.randrange(len(self.cluster.logs))
         clock: FakeClock = self.made.fakes.clock
         for _ in range(self.choose.randint(1, 12)):
-            one = Told(partition, len(self.told), clock.now)
+            one = WrittenRecord(partition, len(self.written_records), clock.now)
 
-            def called(_: RecordMetadata, __: Exception | None, one: Told = one) -> None:
+            def called(_: RecordMetadata, __: Exception | None, one: WrittenRecord = one) -> None:
                 assert not one.future.done()
                 one.called_at = clock.now
 
@@ -65,7 +65,7 @@ class Run:
                 )
             except BufferExhausted:
                 return
-            self.told.append(one)
+            self.written_records.append(one)
 
     def turn(self) -> None:
         cluster, clock = self.cluster, self.made.fakes.clock
@@ -144,11 +144,11 @@ def begin_at(sequence: int, made: SenderFakes, cluster: SimulatedCluster) -> Non
 def check(schedule: Run, *, once: bool, ordered: bool) -> None:
     made, logs = schedule.made, schedule.cluster.logs
     assert made.fakes.incomplete.error is None
-    for one in schedule.told:
+    for one in schedule.written_records:
         assert one.future.done()
         assert one.sent_at <= one.called_at <= one.sent_at + DELIVERY_TIMEOUT + QUANTUM
     for partition, log in enumerate(logs):
-        written = [one for one in schedule.told if one.partition == partition]
+        written = [one for one in schedule.written_records if one.partition == partition]
         assert set(log.records) <= {one.number for one in written}
         for one in written:
             if one.future.exception(0) is None:
@@ -170,7 +170,7 @@ def test_rights_that_come_and_go_lose_and_double_nothing_else() -> None:
     for seed in range(100):
         schedule = run(seed, rights_change=True)
         check(schedule, once=True, ordered=True)
-        refused += sum("user 'app'" in str(one.future.exception(0)) for one in schedule.told)
+        refused += sum("user 'app'" in str(one.future.exception(0)) for one in schedule.written_records)
     assert refused > 100
 
 
@@ -208,7 +208,9 @@ def test_with_time_for_every_retry_each_row_arrives_once_and_in_order(first_sequ
     for seed in range(20):
         schedule = run(seed, nothing_fails=True, first_sequence=first_sequence)
         for partition, log in enumerate(schedule.cluster.logs):
-            assert log.records == [one.number for one in schedule.told if one.partition == partition], f"seed {seed}"
+            assert log.records == [one.number for one in schedule.written_records if one.partition == partition], (
+                f"seed {seed}"
+            )
         assert schedule.made.fakes.pool.available == schedule.made.fakes.pool.total
         retries += schedule.made.sender.take_report().retries
         next_sequences = [sequence for log in schedule.cluster.logs for _, sequence in log.epochs.values()]

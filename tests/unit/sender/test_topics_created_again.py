@@ -18,7 +18,7 @@ def check(schedule: Run) -> int:
     assert made.fakes.incomplete.error is None
     assert made.fakes.pool.available == made.fakes.pool.total
     written = [{number for life in lives for number in life[partition].records} for partition in range(3)]
-    for one in schedule.told:
+    for one in schedule.written_records:
         assert one.future.done()
         if one.future.exception(0) is None:
             assert one.number in written[one.partition], "acknowledged and lost"

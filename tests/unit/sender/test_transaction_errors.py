@@ -21,7 +21,7 @@ from spark_producer.errors import (
 from spark_producer.sender.transactions.errors import ACTIONS, ErrorAction, TxnRequest, action_for
 from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.fakes import transaction_fakes as transaction_stage_module
-from tests.fakes.coordinator_answers import coordinated, words_of
+from tests.fakes.coordinator_answers import coordinated, kind_of
 from tests.fakes.transaction_fakes import LOST, TransactionFakes, transaction_fakes
 from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
@@ -90,7 +90,7 @@ def test_what_an_answer_is_silent_about_is_not_in_the_transaction(
 ) -> None:
     def silent(body: tuple[object, ...], *given: Any, **more: Any) -> Any:
         answer = coordinated(body, *given, **more)
-        return answer._replace(**{rows: ()}) if words_of(body) == name else answer
+        return answer._replace(**{rows: ()}) if kind_of(body) == name else answer
 
     monkeypatch.setattr(transaction_stage_module, "coordinated", silent)
     made = until_asked(name, [])

@@ -45,7 +45,7 @@ class Caller:
         )
         self.takeovers = takeovers
         self.clock = FakeClock()
-        self.told: list[Written] = []
+        self.reported: list[Written] = []
         self.rows = 0
         self.fenced = 0
         self.made = self._new()
@@ -103,7 +103,7 @@ class Caller:
             return
         assert begun.error is None
         written = Written()
-        self.told.append(written)
+        self.reported.append(written)
         for _ in range(self.choose.randint(0, 6)):
             self.write(written)
             for _ in range(self.choose.randint(0, 8)):
@@ -154,7 +154,7 @@ def check(caller: Caller) -> None:
     attempts = caller.cluster.coordinator.attempts
     visible = [number for attempt in attempts if attempt.committed for number in attempt.numbers]
     counts = Counter(visible)
-    for written in caller.told:
+    for written in caller.reported:
         numbers = {number for _, number in written.rows}
         seen = {number for number in numbers if counts[number]}
         assert all(counts[number] == 1 for number in seen)
@@ -179,8 +179,8 @@ def test_a_transaction_is_visible_whole_and_once_or_not_at_all(seeds: range, imp
         caller = Caller(seed, implicit=implicit, takeovers=seed % 3 == 0)
         caller.run()
         check(caller)
-        committed += sum(written.committed is True and bool(written.rows) for written in caller.told)
-        aborted += sum(written.committed is False for written in caller.told)
+        committed += sum(written.committed is True and bool(written.rows) for written in caller.reported)
+        aborted += sum(written.committed is False for written in caller.reported)
         fenced += caller.fenced
     assert committed > 3 * len(seeds)
     assert aborted > len(seeds)

@@ -12,7 +12,7 @@ from tests.fakes.metric_events import drain, everything_once, new_metrics
 REPORT = WriteReport({("b", 0): OffsetRange(7, 8, 2), ("a", 0): OffsetRange(20, 29, 10)}, 12345, 2_000_000, 3, 2, 4)
 
 
-def quiet_lap() -> ProducerMetrics:
+def quiet_metrics() -> ProducerMetrics:
     """A task in which nothing went wrong."""
     metrics = new_metrics()
     metrics.mark(0.0)
@@ -24,7 +24,7 @@ def quiet_lap() -> ProducerMetrics:
     return metrics
 
 
-def lap_of(metrics: ProducerMetrics) -> Snapshot:
+def interval_of(metrics: ProducerMetrics) -> Snapshot:
     return metrics.since_mark(Levels(), 2.0)
 
 
@@ -37,7 +37,7 @@ def test_without_metrics_a_report_reads_as_totals_and_a_line_for_each_partition_
 
 
 def test_the_page_of_a_quiet_write_says_how_much_how_fast_how_late_and_nothing_of_troubles() -> None:
-    assert describe(REPORT._replace(retries=0), lap_of(quiet_lap())).splitlines() == [
+    assert describe(REPORT._replace(retries=0), interval_of(quiet_metrics())).splitlines() == [
         "12,345 records in 2.00 s (6,172/s); 2,000,000 bytes (1.0 MB/s), compressed to 50 %; 3 batches, 2 requests, no retries",
         "  from a batch's first row to its acknowledgement: half within 31.0 ms, 99 % within 31.0 ms, all within 31.0 ms",
         "    waiting to be sent: half within 10.0 ms, 99 % within 10.0 ms, all within 10.0 ms",
@@ -50,9 +50,9 @@ def test_the_page_of_a_quiet_write_says_how_much_how_fast_how_late_and_nothing_o
 
 
 def test_the_page_of_a_troubled_write_says_what_went_wrong_and_what_was_waited_for() -> None:
-    metrics = quiet_lap()
+    metrics = quiet_metrics()
     everything_once(metrics)
-    page = describe(REPORT, lap_of(metrics)).splitlines()
+    page = describe(REPORT, interval_of(metrics)).splitlines()
     assert page[0].endswith("; 3 batches, 2 requests, 4 batches sent again")
     assert page[5:7] == [
         "  time that tasks waited, summed up: 0.20 s for buffer memory, 0.10 s for metadata, "
@@ -63,32 +63,32 @@ def test_the_page_of_a_troubled_write_says_what_went_wrong_and_what_was_waited_f
 
 
 def test_waits_too_short_to_be_seen_are_not_reported() -> None:
-    metrics = quiet_lap()
+    metrics = quiet_metrics()
     metrics.buffer_waited(0.004, 1.0)
-    assert "waited" not in describe(REPORT, lap_of(metrics))
+    assert "waited" not in describe(REPORT, interval_of(metrics))
     metrics.buffer_waited(0.004, 1.0)
-    assert "0.01 s for buffer memory\n" in describe(REPORT, lap_of(metrics))
+    assert "0.01 s for buffer memory\n" in describe(REPORT, interval_of(metrics))
 
 
 def test_a_bootstrap_server_is_no_broker_with_a_strange_number() -> None:
-    metrics = quiet_lap()
+    metrics = quiet_metrics()
     metrics.bytes_sent(-2, 40, 40, 1.0)
-    assert "  bootstrap server 2: 1 request, 40 bytes\n" in describe(REPORT, lap_of(metrics))
+    assert "  bootstrap server 2: 1 request, 40 bytes\n" in describe(REPORT, interval_of(metrics))
 
 
 def test_nothing_is_said_of_compression_where_there_was_none() -> None:
     metrics = new_metrics()
     drain(metrics, uncompressed=1000, compressed=1000)
-    assert "compressed" not in describe(REPORT, lap_of(metrics))
+    assert "compressed" not in describe(REPORT, interval_of(metrics))
 
 
 def test_a_write_of_nothing_and_one_without_answers_read_well() -> None:
     metrics = new_metrics()
-    assert describe(WriteReport({}), lap_of(metrics)) == "0 records, 0 bytes, 0 batches, 0 requests, no retries"
+    assert describe(WriteReport({}), interval_of(metrics)) == "0 records, 0 bytes, 0 batches, 0 requests, no retries"
     metrics.bytes_sent(1, 30, 30, 1.0)
     drain(metrics)
     metrics.node_drained(10, 1.0)
-    page = describe(REPORT, lap_of(metrics))
+    page = describe(REPORT, interval_of(metrics))
     assert "nan" not in page
     assert "request and answer: unknown\n" in page
     assert "  broker 1: 1 request, 30 bytes\n" in page
@@ -101,14 +101,14 @@ def test_a_page_is_bounded() -> None:
         metrics.bytes_sent(node, 1, 1, 1.0)
         metrics.produce_completed(node, 0.1, 1.0)
     ranges = {("t", number): OffsetRange(0, 0, 1) for number in range(MAX_PARTITIONS + 7)}
-    page = describe(REPORT._replace(ranges=ranges), lap_of(metrics)).splitlines()
+    page = describe(REPORT._replace(ranges=ranges), interval_of(metrics)).splitlines()
     assert len(page) < MAX_PARTITIONS + MAX_NODES + 8
     assert page[-1] == "  … and 7 more partitions"
     assert "  … and 2 more nodes" in page
 
 
 def test_programs_get_json_on_one_line() -> None:
-    line = to_json("micro-batch 7", REPORT, lap_of(quiet_lap()))
+    line = to_json("micro-batch 7", REPORT, interval_of(quiet_metrics()))
     assert "\n" not in line
     page = json.loads(line, parse_constant=lambda name: math.nan / 0)  # NaN is no JSON
     assert page["write"] == "micro-batch 7"

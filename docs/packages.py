@@ -1,7 +1,7 @@
-"""Draws docs/rooms.svg: the rooms of the package, from the contracts of the imports in pyproject.toml; `docs/update.py` calls it.
+"""Draws docs/packages.svg: the packages of `spark_producer`, from the import contracts in pyproject.toml, for `docs/update.py`.
 
-The lines, and which room may use sockets, threads, the clock or pyspark, are those that `lint-imports` enforces. What a room
-says of itself is the first sentence of its docstring. So the picture cannot say anything that the code does not.
+The lines, and the packages that may use sockets, threads, the clock or pyspark, are those that `lint-imports` enforces. The text
+of a package is the first sentence of its docstring. So the picture cannot say anything that the code does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "spark_producer"
 
 OUTSIDE = {"pyspark": "pyspark", "socket": "sockets", "ssl": "TLS", "threading": "threads", "time": "clock"}
-"""What only some rooms may import, and its name in the picture."""
+"""What only some packages may import, and its name in the picture."""
 
 WIDTH, MARGIN, GAP = 1000, 12, 10
 LEFT = 40
@@ -40,7 +40,7 @@ STYLE = """
 """
 
 
-class Room(NamedTuple):
+class Package(NamedTuple):
     """A folder or module at the top of the package, what it is, and what only it and few others may use."""
 
     name: str
@@ -48,7 +48,7 @@ class Room(NamedTuple):
     uses: tuple[str, ...]
 
 
-def rooms() -> list[list[Room]]:
+def packages() -> list[list[Package]]:
     """The lines of the layout, top to bottom."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts: list[dict[str, Any]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
@@ -60,27 +60,27 @@ def rooms() -> list[list[Room]]:
     }
     return [
         [
-            Room(name, _sentence(name), tuple(thing for thing, by in refused.items() if name not in by))
+            Package(name, _sentence(name), tuple(thing for thing, by in refused.items() if name not in by))
             for name in re.findall(r"\w+", line)
         ]
         for line in lines
     ]
 
 
-def _sentence(room: str) -> str:
-    """The first sentence of a room's docstring, without marks of code and without its full stop."""
-    folder = ROOT / PACKAGE / room
+def _sentence(package: str) -> str:
+    """The first sentence of a package's docstring, without marks of code and without its full stop."""
+    folder = ROOT / PACKAGE / package
     source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
     first = " ".join(docstring.partition("\n\n")[0].split())
     return re.split(r"\.(?= [A-Z]|$)", first.replace("`", ""))[0]
 
 
-def rooms_picture() -> str:
-    """The whole of docs/rooms.svg."""
+def packages_picture() -> str:
+    """The whole of docs/packages.svg."""
     parts: list[str] = []
     top = MARGIN
-    for line in rooms():
+    for line in packages():
         drawn, height = _line(line, top)
         parts += drawn
         top += height + GAP
@@ -91,35 +91,35 @@ def rooms_picture() -> str:
         f'<text transform="translate(15 {bottom / 2 + 30:g}) rotate(-90)">imports</text>',
     ]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom}" viewBox="0 0 {WIDTH} {bottom}">'
-    title = "<title>The rooms of the package, top to bottom in the order of imports</title>"
+    title = "<title>The packages of spark_producer, top to bottom in the order of imports</title>"
     page = f'<rect class="page" width="{WIDTH}" height="{bottom}"/>'
     return "\n".join([head, title, f"<style>{STYLE}</style>", page, *parts, *arrow, "</svg>"]) + "\n"
 
 
-def _line(line: list[Room], top: int) -> tuple[list[str], int]:
-    """One line of rooms side by side, and its height."""
+def _line(line: list[Package], top: int) -> tuple[list[str], int]:
+    """One line of packages side by side, and its height."""
     inner = WIDTH - LEFT - MARGIN - GAP * (len(line) + 1)
     width = inner // len(line)
-    texts = [textwrap.wrap(room.sentence, int((width - 2 * PADDING) / CHARACTER)) for room in line]
-    tags = TAG_HEIGHT if any(room.uses for room in line) else 0
+    texts = [textwrap.wrap(package.sentence, int((width - 2 * PADDING) / CHARACTER)) for package in line]
+    tags = TAG_HEIGHT if any(package.uses for package in line) else 0
     height = 2 * PADDING + NAME_HEIGHT + LINE_HEIGHT * max(map(len, texts)) + tags
     parts = [
         f'<rect class="line" x="{LEFT}" y="{top}" width="{WIDTH - LEFT - MARGIN}" height="{height + 2 * GAP}" rx="6"/>'
     ]
-    for place, (room, text) in enumerate(zip(line, texts, strict=True)):
+    for place, (package, text) in enumerate(zip(line, texts, strict=True)):
         left = LEFT + GAP + place * (width + GAP)
-        parts += _box(room, text, left, top + GAP, width, height)
+        parts += _box(package, text, left, top + GAP, width, height)
     return parts, height + 2 * GAP
 
 
-def _box(room: Room, text: list[str], left: int, top: int, width: int, height: int) -> list[str]:
+def _box(package: Package, text: list[str], left: int, top: int, width: int, height: int) -> list[str]:
     x, y = left + PADDING, top + PADDING + 12
     parts = [
         f'<rect class="box" x="{left}" y="{top}" width="{width}" height="{height}" rx="4"/>',
-        f'<text class="name" x="{x}" y="{y}">{escape(room.name)}</text>',
+        f'<text class="name" x="{x}" y="{y}">{escape(package.name)}</text>',
     ]
     for number, words in enumerate(text):
         parts.append(f'<text x="{x}" y="{y + NAME_HEIGHT + number * LINE_HEIGHT}">{escape(words)}</text>')
-    if room.uses:
-        parts.append(f'<text class="tag" x="{x}" y="{top + height - PADDING}">{", ".join(room.uses)}</text>')
+    if package.uses:
+        parts.append(f'<text class="tag" x="{x}" y="{top + height - PADDING}">{", ".join(package.uses)}</text>')
     return parts
