@@ -19,9 +19,9 @@ from spark_producer.kernel.arrays import (
     buffer_of,
     from_numbers,
 )
-from spark_producer.kernel.avro_arrays import arrow_array
 from spark_producer.kernel.avro_program import REASONS, Failure, Program, Reason
 from spark_producer.kernel.column_views import BinaryColumn
+from spark_producer.kernel.decoded_avro import arrow_array
 from spark_producer.schemas.plan import parse_schema
 from spark_producer.schemas.reader_types import ReaderType, TypeRules, reader_type
 from spark_producer.schemas.registry import UnknownSchema

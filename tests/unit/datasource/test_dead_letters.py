@@ -15,7 +15,7 @@ from spark_producer.config import parse_options
 from spark_producer.datasource.write.dead_letters.bounds import Bounds
 from spark_producer.datasource.write.dead_letters.records import PREFIX
 from spark_producer.datasource.write.driver.commit import TaskReport
-from spark_producer.datasource.write.driver.summary import describe, to_json
+from spark_producer.datasource.write.driver.report_formats import describe, to_json
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.task import write_task

@@ -19,7 +19,7 @@ from spark_producer.cli.check import line
 from spark_producer.cli.record_text import format_record, record_json
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
-from spark_producer.datasource.write.driver.summary import describe
+from spark_producer.datasource.write.driver.report_formats import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import format_partitions
 from spark_producer.metrics.write_report import OffsetRange, WriteReport

@@ -165,9 +165,9 @@ def test_memory_is_bounded_by_the_rows(schema: Any) -> None:
 
 
 def test_a_constant_that_would_need_gibibytes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from spark_producer.kernel import avro_arrays
+    from spark_producer.kernel import decoded_avro
 
-    monkeypatch.setattr(avro_arrays, "MAX_OFFSET", 1000)
+    monkeypatch.setattr(decoded_avro, "MAX_OFFSET", 1000)
     enum = {"type": "enum", "name": "E", "symbols": ["A" * 500]}
     assert len(decode(enum, [b"\x00"] * 2).rows) == 2
     with pytest.raises(RecordError, match="Decode fewer rows"):

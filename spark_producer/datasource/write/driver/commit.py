@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_producer.common.escape import HAS_LINES, escaping_logger
-from spark_producer.datasource.write.driver.summary import describe, to_json
+from spark_producer.datasource.write.driver.report_formats import describe, to_json
 from spark_producer.errors import CommitError
 from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
 

@@ -24,7 +24,7 @@ from spark_producer.datasource.write.driver.commit import (
     logger,
     merge_reports,
 )
-from spark_producer.datasource.write.driver.summary import describe, to_json
+from spark_producer.datasource.write.driver.report_formats import describe, to_json
 from spark_producer.datasource.write.driver.transaction_timeout import (
     check_transaction_timeout,
     max_transaction_timeout_ms,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport
-from spark_producer.datasource.write.driver.summary import report_dict
+from spark_producer.datasource.write.driver.report_formats import report_dict
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Turns decoded columns into Arrow arrays, and finds the values that their Arrow types do not hold."""
+"""Turns decoded Avro columns into Arrow arrays, as decimals and times too, and finds values that their types cannot hold."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from spark_producer.datasource.write.driver.summary import MAX_NODES, MAX_PARTITIONS, describe, to_json
+from spark_producer.datasource.write.driver.report_formats import MAX_NODES, MAX_PARTITIONS, describe, to_json
 from spark_producer.metrics import Levels, OffsetRange, ProducerMetrics, Snapshot, WriteReport
 from tests.fakes.metric_events import drain, everything_once, new_metrics
 
