@@ -127,6 +127,8 @@ def test_transactions(spark: SparkSession, broker: Broker, topic: str, isolation
         {"startingTimestamp": FIRST_TIME + 1000, "startingOffsetsByTimestampStrategy": "latest"},
         {"startingOffsetsByTimestamp": '{"TOPIC":{"0":1700000000020,"1":1700000000200,"2":0}}'},
         {"endingOffsetsByTimestamp": '{"TOPIC":{"0":1700000000020,"1":1900000000200,"2":0}}'},
+        {"startingTimestamp": -2, "endingTimestamp": -1},
+        {"startingOffsetsByTimestamp": '{"TOPIC":{"0":-1,"1":-2,"2":1700000000200}}'},
         {"minPartitions": 7},
         # Spark's source does not see that there are more between `earliest` and `latest`, and divides nothing then
         {

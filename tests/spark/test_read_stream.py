@@ -93,6 +93,30 @@ def test_micro_batches_are_those_of_sparks_source(
         assert len(sinks[FORMAT].offsets()) > 5
 
 
+@pytest.mark.covers("RD3")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsetsByTimestamp": '{"TOPIC":{"0":1700000000020,"1":1700000000040}}'},
+        {"startingOffsetsByTimestamp": '{"TOPIC":{"0":-2,"1":-1}}'},
+        {"startingTimestamp": "1700000000030"},
+    ],
+    ids=str,
+)
+def test_a_stream_that_starts_at_a_time_has_the_rows_of_sparks_source(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, options: dict[str, str]
+) -> None:
+    broker.create_topic(topic, 2)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for number in range(100):
+            producer.send(topic, b"%d" % number, partition=number % 2, timestamp_ms=1_700_000_000_000 + number)
+    given = {name: text.replace("TOPIC", topic) for name, text in options.items()}
+    sinks = {source: Sink(spark, tmp_path, source) for source in (FORMAT, SPARKS)}
+    for source, sink in sinks.items():
+        run(sink.writer(stream(spark, broker, topic, given, source=source)))
+    assert sinks[FORMAT].rows() == sinks[SPARKS].rows() != []
+
+
 @pytest.mark.covers("RD8", "RD10")
 def test_a_running_query_finds_new_topics_and_partitions(
     spark: SparkSession, embedded_broker: Broker, topic: str, sink: Sink

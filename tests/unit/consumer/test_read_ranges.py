@@ -13,6 +13,7 @@ from spark_producer.admin import BlockingClient
 from spark_producer.admin.partition_offsets import find_topics
 from spark_producer.admin.topics import delete_topic
 from spark_producer.broker import LocalBroker
+from spark_producer.broker.requests import cluster
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.read_ranges import read_ranges
@@ -20,7 +21,8 @@ from spark_producer.consumer.settings import FetchSettings
 from spark_producer.errors import DataLoss
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.producer import Producer
-from spark_producer.protocol.messages import NO_UUID
+from spark_producer.protocol import API_VERSIONS, FETCH
+from spark_producer.protocol.messages import NO_UUID, ApiVersion, ApiVersionsRequest
 
 ROWS = 1000
 
@@ -99,6 +101,26 @@ def test_records_of_a_topic_that_was_created_again_are_not_taken_for_those_of_th
         found += [value for _, batch in reading for value in batch.column("value").to_pylist()]
     assert set(found) == {b"old"}
     assert fail or expected in caplog.text
+
+
+@pytest.mark.covers("RD8")
+def test_brokers_before_3_1_are_asked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have ids of topics from 2.8 on, but no Fetch by id."""
+    newest = cluster.newest_version
+    monkeypatch.setattr(
+        cluster, "newest_version", lambda api, level: 12 if api.key == FETCH.key else newest(api, level)
+    )
+    with LocalBroker() as older:
+        fill_new_topic(older, "t", b"value")
+        ranges, ids = [OffsetRange(TopicPartition("t", 0), 0, ROWS)], {"t": topic_id_of(older, "t")}
+        assert sum(batch.num_rows for _, batch in read_ranges(settings_of(older), ranges, topic_ids=ids)) == ROWS
+        [answered] = [each for each in versions_of(older) if each.api_key == FETCH.key]
+        assert answered.max_version == 12
+
+
+def versions_of(broker: LocalBroker) -> tuple[ApiVersion, ...]:
+    with BlockingClient(settings_of(broker).connection, timeout=10) as client:
+        return client.request(API_VERSIONS, ApiVersionsRequest("test", "1")).api_keys
 
 
 def fill_new_topic(broker: LocalBroker, topic: str, value: bytes) -> None:
