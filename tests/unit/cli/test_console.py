@@ -101,7 +101,7 @@ def test_ctrl_c_is_an_end_only_of_what_has_no_other(
         raise KeyboardInterrupt
 
     # Patched, since a signal would have to come at the right moment.
-    monkeypatch.setattr(f"spark_producer.cli.{command.split(maxsplit=1)[0]}.settings_of", interrupted)
+    monkeypatch.setattr("spark_producer.cli.connection_args.parse_options", interrupted)
     assert main(command.split()) == code
     assert bool(capsys.readouterr().err) == (code != 0)
 
