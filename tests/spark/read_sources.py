@@ -1,6 +1,6 @@
 """One topic, read by our source, by Spark's own Kafka source and by librdkafka: what each of them sees, in the order of offsets.
 
-Owns: the spelling of a read's options in tests, and the form in which rows are compared.
+Owns: the spelling of a read's options in tests, the form in which rows are compared, and the comparison of all three.
 Must not know: what a test expects of the rows.
 """
 
@@ -10,17 +10,19 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.conftest import Broker
 from tests.spark.frames import FORMAT
 from tests.support.jars import spark_sink_jars
-from tests.support.read_back import Row
+from tests.support.read_back import Row, read_topic
 
 SPARKS = "kafka"
 """The format of Spark's own source."""
 SECONDS = 120
+HEADERS = {"includeHeaders": "true"}
 
 
 class Seen(NamedTuple):
@@ -95,6 +97,31 @@ def partitions_in(rows: list[Row]) -> Partitions:
         seen = Seen(row.offset, row.timestamp_ms, row.key, row.value, tuple(row.headers))
         found.setdefault((row.topic, row.partition), []).append(seen)
     return found
+
+
+def assert_read_three_ways(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    options: Mapping[str, str] | None = None,
+    isolation: str = "read_uncommitted",
+) -> int:
+    """Compare rows and their order in each partition, and return how many there are."""
+    given = {**HEADERS, "kafka.isolation.level": isolation, **(options or {})}
+    ours, sparks = (batch(spark, broker, topic, given, source=source) for source in (FORMAT, SPARKS))
+    assert ours.schema == sparks.schema
+    found = partitions_of(ours)
+    assert found == partitions_of(sparks)
+    rows = read_topic(broker.bootstrap_servers, topic, client="confluent", isolation=isolation)  # type: ignore[arg-type]
+    assert found == partitions_in(rows)
+    assert _type_counts(ours) == _type_counts(sparks)
+    return len(rows)
+
+
+def _type_counts(frame: DataFrame) -> list[tuple[int, int, int]]:
+    """Rows by what librdkafka does not give: the type of the timestamp, and whether headers are null or empty."""
+    counted = frame.groupBy("timestampType", F.coalesce(F.size("headers"), F.lit(-1)).alias("headers")).count()
+    return sorted((row.timestampType, row.headers, row["count"]) for row in counted.collect())
 
 
 def _bytes(value: Any) -> bytes | None:

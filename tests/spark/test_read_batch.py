@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,11 +11,9 @@ from spark_producer import Producer
 from tests.conftest import Broker
 from tests.kafka.foreign import write_with_kafka_python
 from tests.spark.frames import FORMAT, session_settings, short_message
-from tests.spark.read_sources import SPARKS, add_sparks_source, batch, partitions_in, partitions_of
+from tests.spark.read_sources import HEADERS, SPARKS, add_sparks_source, assert_read_three_ways, batch, partitions_of
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.read_back import read_topic
 
-HEADERS = {"includeHeaders": "true"}
 PUSH = "spark.sql.python.filterPushdown.enabled"
 FIRST_TIME = 1_700_000_000_000
 
@@ -43,31 +39,6 @@ def write_every_kind(broker: Broker, topic: str, codec: str) -> None:
             if number in (0, 1, 500):
                 producer.flush()
         producer.flush()
-
-
-def assert_read_three_ways(
-    spark: SparkSession,
-    broker: Broker,
-    topic: str,
-    options: Mapping[str, str] | None = None,
-    isolation: str = "read_uncommitted",
-) -> int:
-    """Compare rows and their order in each partition, and return how many there are."""
-    given = {**HEADERS, "kafka.isolation.level": isolation, **(options or {})}
-    ours, sparks = (batch(spark, broker, topic, given, source=source) for source in (FORMAT, SPARKS))
-    assert ours.schema == sparks.schema
-    found = partitions_of(ours)
-    assert found == partitions_of(sparks)
-    rows = read_topic(broker.bootstrap_servers, topic, client="confluent", isolation=isolation)  # type: ignore[arg-type]
-    assert found == partitions_in(rows)
-    assert type_counts(ours) == type_counts(sparks)
-    return len(rows)
-
-
-def type_counts(frame: DataFrame) -> list[tuple[int, int, int]]:
-    """Rows by what librdkafka does not give: the type of the timestamp, and whether headers are null or empty."""
-    counted = frame.groupBy("timestampType", F.coalesce(F.size("headers"), F.lit(-1)).alias("headers")).count()
-    return sorted((row.timestampType, row.headers, row["count"]) for row in counted.collect())
 
 
 @pytest.mark.covers("RD1", "RD15")
