@@ -272,5 +272,7 @@ class KafkaCluster:
             # a minute.
             "log.segment.delete.delay.ms": "100",
             "log.initial.task.delay.ms": "100",
+            # Compacted topics are looked at each 15 s by default.
+            "log.cleaner.backoff.ms": "500",
             **self._settings,
         }
