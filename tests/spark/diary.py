@@ -64,7 +64,8 @@ class DiaryDataSource(PyProducerDataSource):
 
     def __init__(self, options: dict[str, Any], watch: Watch) -> None:
         super().__init__({name: value for name, value in options.items() if name != "diary"})
-        self._diary = _Diary(Path(options["diary"]), watch)
+        self.diary = options["diary"]
+        self._diary = _Diary(Path(self.diary), watch)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         return _BatchWriter(super().writer(schema, overwrite).settings, self._diary)

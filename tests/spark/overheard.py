@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
 
+from spark_producer.datasource.read.readers import BatchReader
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.network import quick_ack
 from tests.spark.diary import Batches, DiaryDataSource, Write, lines_of
@@ -57,9 +61,9 @@ def _accepted() -> socket.socket:
     return accepted
 
 
-def overhear(write: Write, batches: Batches, settings: TaskSettings) -> tuple[WriterCommitMessage, Overheard]:
-    """Open connections to where Spark's daemon listens, and elsewhere, and keep them open while the task writes."""
-    touched: list[int] = []
+@contextlib.contextmanager
+def _watching(touched: list[int]) -> Iterator[None]:
+    """Note the sockets whose options are set; the system does not tell who set which option."""
 
     class Watched(socket.socket):
         def setsockopt(self, *given: Any) -> None:
@@ -67,14 +71,36 @@ def overhear(write: Write, batches: Batches, settings: TaskSettings) -> tuple[Wr
             super().setsockopt(*given)
 
     seen = types.SimpleNamespace(**vars(socket) | {"socket": Watched})
+    with patch.object(quick_ack, "socket", seen):
+        yield
+
+
+def overhear(write: Write, batches: Batches, settings: TaskSettings) -> tuple[WriterCommitMessage, Overheard]:
+    """Open connections to where Spark's daemon listens, and elsewhere, and keep them open while the task writes."""
+    touched: list[int] = []
     accepted = _accepted()
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         for address in (server.getsockname(), server.getsockname(), accepted.getsockname()):
             stack.enter_context(socket.create_connection(address))
-        with patch.object(quick_ack, "socket", seen):  # the system does not tell who set which option
+        with _watching(touched):
             message = write(batches)
         return message, Overheard(_inode(accepted.fileno()), touched, _all_sockets())
+
+
+class _OverheardReader(BatchReader):
+    """The reader as it is, which also writes the diary."""
+
+    def __init__(self, reader: BatchReader, diary: str) -> None:
+        super().__init__(reader.settings, reader.schema)
+        self.diary = diary
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        touched: list[int] = []
+        with _watching(touched):
+            super().__setstate__(state)
+        with Path(self.diary).open("a") as file:
+            file.write(json.dumps((_inode(_accepted().fileno()), touched, _all_sockets())) + "\n")
 
 
 class OverheardDataSource(DiaryDataSource):
@@ -86,3 +112,6 @@ class OverheardDataSource(DiaryDataSource):
     @classmethod
     def name(cls) -> str:
         return FORMAT
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return _OverheardReader(super().reader(schema), self.diary)

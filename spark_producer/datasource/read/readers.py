@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -12,6 +12,7 @@ from spark_producer.datasource.error_boundary import hide_internal_traceback, hi
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.read.pushed_filters import PushedFilters
 from spark_producer.datasource.read.source_settings import SourceSettings
+from spark_producer.datasource.read.task_start import acknowledge_in_task
 
 if TYPE_CHECKING:  # neither the lookup of a format nor the driver of a stream handles rows
     import pyarrow as pa
@@ -25,6 +26,11 @@ class BatchReader(DataSourceReader):
         self.schema = schema
         self.filters = PushedFilters()
         self.__dict__["pushFilters"] = self.filters  # not a method: see `pushed_filters`
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the reader in a task (executor)."""
+        self.__dict__.update(state)
+        acknowledge_in_task()
 
     @hide_internal_traceback
     def partitions(self) -> list[InputPartition]:

@@ -12,6 +12,7 @@ from spark_producer.datasource.error_boundary import hide_internal_traceback, hi
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
+from spark_producer.datasource.read.task_start import acknowledge_in_task
 from spark_producer.datasource.spark_compat import (
     HAS_READ_LIMITS,
     ReadAllAvailable,
@@ -40,6 +41,11 @@ class StreamReader(DataSourceStreamReader):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the driver's process."""
         return self.__dict__ | {"_stream": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the reader in a task (executor)."""
+        self.__dict__.update(state)
+        acknowledge_in_task()
 
     @property
     def stream(self) -> StreamOffsets:

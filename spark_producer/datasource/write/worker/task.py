@@ -16,12 +16,12 @@ from spark_producer import kernel
 from spark_producer.config import ProducerConfig
 from spark_producer.config.control_topics import add_control_topic
 from spark_producer.datasource.interpreter import gc_freeze_on_second_task, limit_malloc_trim
+from spark_producer.datasource.jvm_socket import JvmConnection
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.batch_sizing import gather, pieces
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.executor_memory import default_buffer_memory
-from spark_producer.datasource.write.worker.jvm_socket import JvmConnection
 from spark_producer.datasource.write.worker.task_writer import task_rows
 from spark_producer.producer import Producer, parts_of
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.config import SinkOptions, producer_config
+from spark_producer.datasource.jvm_socket import JvmConnection
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker import task
 from spark_producer.datasource.write.worker.batch_sizing import bytes_to_gather, gather, pieces
 from spark_producer.datasource.write.worker.cache import ProducerCache
-from spark_producer.datasource.write.worker.jvm_socket import JvmConnection
 from spark_producer.errors import BrokerError
 from spark_producer.producer import parts_of
 from tests.fakes.scripted_cluster import SERVERS, ScriptedCluster

@@ -24,8 +24,7 @@ class JvmConnection:
 
     Its socket is an argument of Spark's `main(infile, outfile)`, found in the frame of that call, which is among the callers
     while a task of Spark 4.1 to 4.3 runs. This class changes nothing if there is no such caller, if `infile` is no socket, or if
-    Spark runs without its daemon: then one file without a descriptor serves both directions. A write never fails because of this
-    class.
+    Spark runs without its daemon: then one file without a descriptor serves both directions. No task fails because of this class.
     """
 
     def __init__(self) -> None:
@@ -38,7 +37,7 @@ class JvmConnection:
             return False
         try:
             return set_quickack(self._infile.fileno())
-        except Exception:  # another Spark, or a closed file: this only saves time, and must not fail a write
+        except Exception:  # another Spark, or a closed file: this only saves time, and must not fail a task
             return False
 
     def answered(self, batches: Iterator[Batch]) -> Iterator[Batch]:

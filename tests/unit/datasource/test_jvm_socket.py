@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import socket
 import sys
 import types
@@ -13,8 +14,9 @@ from typing import IO, Any
 
 import pytest
 
-from spark_producer.datasource.write.worker import jvm_socket
-from spark_producer.datasource.write.worker.jvm_socket import JvmConnection
+from spark_producer.datasource import jvm_socket
+from spark_producer.datasource.jvm_socket import JvmConnection
+from spark_producer.datasource.read.planning import batch_reader, default_schema, stream_reader
 from spark_producer.network import quick_ack, set_quickack
 
 Pair = tuple[socket.socket, socket.socket]
@@ -95,6 +97,24 @@ def test_the_jvm_is_answered_before_each_batch_is_read(jvm: socket.socket, repor
         assert reported == [inode(near)] * 4
 
 
+READ = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+
+
+@pytest.mark.parametrize("make", [batch_reader, stream_reader])
+def test_a_reader_that_a_task_unpickles_is_acknowledged_before_its_ranges_come(
+    jvm: socket.socket, reported: list[int], make: Callable[..., Any]
+) -> None:
+    pickled = pickle.dumps(make(READ, default_schema(READ)))
+    with connection(jvm) as (near, _), near.makefile("rb") as infile:
+        pickle.loads(pickled)
+        assert reported == [], "no task does it"
+        main = spark_main("pyspark.worker")
+        main.__globals__["call"] = lambda: pickle.loads(pickled)
+        reader: Any = main(infile, None)
+        assert reported == [inode(near)]
+        assert reader.settings.source.subscribe == "t"
+
+
 def test_without_spark_among_the_callers_nothing_is_touched(jvm: socket.socket, reported: list[int]) -> None:
     with connection(jvm) as (near, _), near.makefile("rb") as infile:
         assert not JvmConnection().answer_at_once()
@@ -119,12 +139,12 @@ ODD: list[Any] = [None, object(), Odd(-1), Odd("seven"), Odd(10**6), Odd(10**30)
 
 
 @pytest.mark.parametrize("infile", ODD, ids=map(repr, range(len(ODD))))
-def test_what_is_not_a_socket_fails_no_write(infile: object, reported: list[int]) -> None:
+def test_what_is_not_a_socket_fails_no_task(infile: object, reported: list[int]) -> None:
     assert not spark_main("pyspark.worker")(infile, None)
     assert reported == []
 
 
-def test_a_frame_without_an_infile_fails_no_write(reported: list[int]) -> None:
+def test_a_frame_without_an_infile_fails_no_task(reported: list[int]) -> None:
     assert not spark_main("pyspark.worker", "del infile; return call()")(None, None)
 
 
@@ -176,7 +196,7 @@ def test_a_system_without_the_option_is_left_alone(jvm: socket.socket, reported:
     assert reported == []
 
 
-def test_a_system_that_refuses_the_option_fails_no_write(jvm: socket.socket) -> None:
+def test_a_system_that_refuses_the_option_fails_no_task(jvm: socket.socket) -> None:
     with connection(jvm) as (near, _):
         assert not set_quickack(near.fileno(), 10_000)
 
