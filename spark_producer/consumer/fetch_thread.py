@@ -1,4 +1,4 @@
-"""The thread that fetches while a task decodes: it owns the connections of a read, and bounds the undecoded bytes."""
+"""Fetching for a task: its first responses at once, and the rest on a thread while the task decodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ JOIN_S = 5.0
 
 
 class FetchThread:
-    """Fetches ranges into a queue. One other thread takes from it, releases what it has decoded, and closes.
+    """Fetches ranges into a queue. One other thread, the task's, takes from it, releases what it has decoded, and closes.
+
+    `start` fetches the first responses on the task's thread. Ranges that end in them, as those of a small micro-batch, need no
+    other thread, whose start can take as long as the request.
 
     Responses that are in flight or not released have `max_bytes` together, or one batch if that is larger: fetching stops until
     memory is released. A child process that was forked meanwhile has no such thread: `take` raises there.
@@ -57,13 +60,16 @@ class FetchThread:
         self._thread = threading.Thread(target=self._run, name="pyproducer-fetch", daemon=True)
 
     def start(self) -> None:
-        """Start the thread.
+        """Fetch until there is something to decode beside further requests, and start the thread for those.
 
         Raises:
             RuntimeError: the process cannot start another thread; then the connections are closed.
         """
         try:
-            self._thread.start()
+            self._client.poll(0)  # a connection that was closed meanwhile must not cost a request
+            self._client.take_disconnected()
+            if not self._fetch(lambda: self._fetched > 0 and self._fetcher.must_request):
+                self._thread.start()
         except BaseException:
             self._connections.close()
             raise
@@ -97,6 +103,8 @@ class FetchThread:
         if os.getpid() != self._process:
             return False
         self._stopped = True
+        if self._thread.ident is None:
+            return True
         if threading.current_thread() is self._thread:  # a garbage collection may run on any thread
             self._abandoned = True
             return False
@@ -105,24 +113,30 @@ class FetchThread:
         self._abandoned = self._thread.is_alive()
         return not self._abandoned
 
-    # --- on the thread ----------------------------------------------------------------------------------------------
+    # --- on the thread that fetches: that of the task within `start`, then the other one --------------------------------
 
     def _run(self) -> None:
+        try:
+            self._fetch(lambda: self._stopped)
+        finally:
+            if self._abandoned:
+                self._connections.close()
+
+    def _fetch(self, is_enough: Callable[[], bool]) -> bool:
+        """Fetch until it is enough. Return whether nothing is left, because of an error too: then the queue has its end."""
         outcome: PyProducerError | None = None
         try:
-            self._client.poll(0)  # a connection that was closed meanwhile must not cost a request
-            self._client.take_disconnected()
-            while not self._stopped and not self._fetcher.done:
+            while not self._fetcher.done:
+                if is_enough():
+                    return False
                 self._iterate()
         except PyProducerError as error:
             outcome = error
-        except BaseException as error:  # an error of another package may not be picklable
-            outcome = PyProducerError(f"the fetch thread ended: {error!r}; this is a bug of pyproducer")
+        except Exception as error:  # an error of another package may not be picklable
+            outcome = PyProducerError(f"fetching ended: {error!r}; this is a bug of pyproducer")
             outcome.__cause__ = error
-        finally:
-            self._queue.put(outcome)
-            if self._abandoned:
-                self._connections.close()
+        self._queue.put(outcome)
+        return True
 
     def _iterate(self) -> None:
         """Send the requests that can be sent, wait for the network, and handle what arrives."""

@@ -58,7 +58,7 @@ class Network(Protocol):
 
 
 class Fetcher:
-    """Fetches the ranges. The fetch thread owns it.
+    """Fetches the ranges. One thread at a time owns it (`FetchThread`).
 
     Each node has one Fetch request in flight, for all partitions that are fetched from it; another response of it may wait to be
     decoded meanwhile. The ranges are of different topic-partitions. `topic_ids` has the ids of their topics, as far as they are
@@ -82,6 +82,8 @@ class Fetcher:
         self._fetching: set[int] = set()
         """The nodes with a Fetch request in flight."""
         self._user = principal(settings.connection.security)
+        for state in self._pending.values():
+            state.bytes_per_offset = cluster.bytes_per_offset.get(state.topic_partition, 0.0)
         self._topic_ids = {name: topic_id for name, topic_id in topic_ids.items() if topic_id != NO_UUID}
         for each in self._pending:  # the leaders of an earlier topic may lead the new one too
             if self._topic_ids.get(each.topic) not in (None, cluster.topic_ids.get(each.topic)):
@@ -98,6 +100,11 @@ class Fetcher:
     def done(self) -> bool:
         """Whether everything is fetched."""
         return not self._pending
+
+    @property
+    def must_request(self) -> bool:
+        """Whether a range needs another request than those in flight."""
+        return any(not each.in_flight for each in self._pending.values())
 
     # Requests
 
@@ -285,6 +292,7 @@ class Fetcher:
         """Record progress. The partition goes to the end of the next request."""
         del self._pending[state.topic_partition]
         state.advance(position, size)
+        self._cluster.bytes_per_offset[state.topic_partition] = state.bytes_per_offset
         if not state.done:
             self._pending[state.topic_partition] = state
 

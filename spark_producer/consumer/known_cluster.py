@@ -1,4 +1,4 @@
-"""What a reader knows of a cluster: its brokers, and the leader of each partition, from Metadata responses."""
+"""What a reader knows of a cluster: its brokers and leaders, from Metadata responses, and the size of records."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class KnownCluster:
         self.brokers: dict[int, tuple[str, int]] = {}
         self.topic_ids: dict[str, bytes] = {}
         """The ids of the topics (KIP-516) whose leaders are known."""
+        self.bytes_per_offset: dict[TopicPartition, float] = {}
+        """The size of an offset in the last response for each partition."""
         self._leaders: dict[TopicPartition, Leader] = {}
 
     def leader_of(self, topic_partition: TopicPartition) -> Leader | None:

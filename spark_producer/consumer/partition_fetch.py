@@ -44,8 +44,9 @@ class PartitionFetch:
     """The time since which brokers have not known the partition."""
     error: PyProducerError | None = None
     """The last failure since the last progress."""
+    bytes_per_offset: float = 0.0
+    """The estimate for what is left, from earlier responses; 0 if there is none."""
     _failures: int = 0
-    _bytes_per_offset: float = 0.0
 
     @property
     def done(self) -> bool:
@@ -54,14 +55,14 @@ class PartitionFetch:
 
     def wanted_bytes(self, maximum: int) -> int:
         """Return how many bytes to request: `maximum`, or less if the rest of the range is smaller by earlier responses."""
-        if not self._bytes_per_offset:
+        if not self.bytes_per_offset:
             return maximum
-        return min(maximum, int((self.end - self.position) * self._bytes_per_offset) + PARTITION_SLACK)
+        return min(maximum, int((self.end - self.position) * self.bytes_per_offset) + PARTITION_SLACK)
 
     def advance(self, position: int, size: int = 0) -> None:
         """Record progress up to `position`, with `size` fetched bytes."""
         if size:
-            self._bytes_per_offset = size / (position - self.position)
+            self.bytes_per_offset = size / (position - self.position)
         self.position = position
         self.retry_at, self.failing_since, self.unknown_since = 0.0, _NEVER, _NEVER
         self.error, self._failures = None, 0

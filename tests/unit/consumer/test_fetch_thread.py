@@ -10,12 +10,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer.connections import MAX_IDLE_CONNECTIONS, MAX_IDLE_S, ConnectionCache, Connections
+from spark_producer.consumer.decoding import FetchedBatches
 from spark_producer.consumer.fetch_thread import FetchThread
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
@@ -24,6 +26,7 @@ from spark_producer.errors import IllegalState, KafkaTimeout, PyProducerError
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.network.client import Client
 from spark_producer.producer import Producer
+from spark_producer.protocol import decoded_records
 from tests.fakes.fake_clock import FakeClock
 from tests.support.waiting import wait_until
 
@@ -78,6 +81,70 @@ def test_it_ends_with_the_read_and_the_next_read_has_its_connections(settings: F
         assert sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)) == ROWS
         assert no_fetch_thread()
         assert len(CONNECTIONS) == 1
+
+
+def test_small_ranges_take_one_request_one_connection_and_no_thread(
+    settings: FetchSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, Any]] = []
+    made: list[Client] = []
+    send, make = Client.send, CONNECTIONS._make
+
+    def counted(client: Client, node: int, api: Any, body: Any, **others: Any) -> None:
+        sent.append((api.name, body))
+        send(client, node, api, body, **others)
+
+    def remembered(connection: ConnectionSettings) -> Client:
+        made.append(make(connection))
+        return made[-1]
+
+    monkeypatch.setattr(Client, "send", counted)
+    monkeypatch.setattr(CONNECTIONS, "_make", remembered)
+    monkeypatch.setattr("threading.Thread.start", lambda _: pytest.fail("a thread was started"))
+    for first in range(0, 200, 10):
+        ranges = [OffsetRange(TopicPartition("t", 0), first, first + 10)]
+        assert sum(batch.num_rows for _, batch in read_ranges(settings, ranges)) == 10
+    assert [name for name, _ in sent] == ["Metadata"] + ["Fetch"] * 20
+    assert len(made) == 1
+
+
+def test_the_next_read_does_not_fetch_records_after_its_range(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a stream that catches up in small steps."""
+    CONNECTIONS.clear()
+    servers = tuple(parse_bootstrap_servers(broker.bootstrap_servers))
+    received: list[int] = []
+    accept = FetchedBatches.from_response.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: Any, /, wanted: OffsetRange, row: Any, **others: Any) -> FetchedBatches:
+        received.append(len(decoded_records(row.records) or b""))
+        found: FetchedBatches = accept(cls, wanted, row, **others)
+        return found
+
+    monkeypatch.setattr(FetchedBatches, "from_response", classmethod(counted))
+    for first in range(0, 40, 10):
+        list(
+            read_ranges(
+                FetchSettings(ConnectionSettings(servers)), [OffsetRange(WHOLE[0].topic_partition, first, first + 10)]
+            )
+        )
+    CONNECTIONS.clear()
+    assert received[0] > 3_000_000
+    assert max(received[1:]) < 150_000
+
+
+def test_an_interrupt_before_the_thread_starts_closes_the_connections(
+    settings: FetchSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: FetchThread) -> None:
+        raise KeyboardInterrupt
+
+    connections = CONNECTIONS.take(settings.connection)
+    monkeypatch.setattr(FetchThread, "_iterate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        FetchThread(settings, WHOLE, connections).start()
+    assert is_closed(connections)
 
 
 def end(thread: FetchThread) -> None:

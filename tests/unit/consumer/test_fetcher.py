@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from spark_producer.common.isolation_level import IsolationLevel
-from spark_producer.consumer.fetcher import AHEAD
+from spark_producer.consumer.fetcher import AHEAD, Fetcher
 from spark_producer.errors import BrokerError, ConnectionFailed, CorruptRecord, KafkaTimeout, UnsupportedVersion
 from spark_producer.protocol import FETCH, FETCH_BY_ID, METADATA
 from spark_producer.protocol.messages import NO_UUID, FetchResponse, FetchTopicResponse
@@ -66,6 +66,26 @@ def test_no_more_bytes_are_requested_than_the_rest_of_the_range_can_have() -> No
     request = harness.next_fetch()
     assert 100_000 < request.max_bytes < 250_000
     assert request.body.topics[0].partitions[0].partition_max_bytes == request.max_bytes == request.body.max_bytes
+
+
+def test_the_next_read_of_a_partition_requests_what_its_range_can_have() -> None:
+    harness = FetcherHarness(of(0, 0, 900))
+    harness.fetched(harness.next_fetch(), row(0, batch(0, 900, size=1000)))
+    harness.fetcher = Fetcher(harness.settings, [of(0, 900, 910), of(1, 0, 10)], harness.cluster)
+    [known, unknown] = harness.next_fetch().body.topics[0].partitions
+    assert 10_000 < known.partition_max_bytes < 100_000
+    assert unknown.partition_max_bytes == harness.settings.partition_bytes
+
+
+def test_a_request_is_due_unless_those_in_flight_can_fetch_the_rest() -> None:
+    harness = FetcherHarness(of(0, 0, 9), of(1, 0, 9))
+    assert harness.fetcher.must_request
+    request = harness.next_fetch()
+    assert not harness.fetcher.must_request
+    harness.fetched(request, row(0, batch(0, 9)), row(1, batch(0, 5)))
+    assert harness.fetcher.must_request, "for partition 1"
+    harness.fetched(harness.next_fetch(), row(1, batch(5, 4)))
+    assert not harness.fetcher.must_request
 
 
 @pytest.mark.covers("RD11")
