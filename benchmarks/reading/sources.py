@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.contenders import TUNED
+from benchmarks.reading.topics import PARTITIONS
 
 TUNED_SOURCE = {
     "kafka.max.poll.records": "20000",
@@ -59,4 +60,28 @@ OUR_VALUES = Source(
 )
 WHOLE = (SPARK, SPARK_TUNED, OURS, SPARK_VALUES, OUR_VALUES)
 PAIRS = (SPARK, SPARK_TUNED, OURS)
-STREAMS = (SPARK, OURS)
+
+
+@dataclass(frozen=True)
+class MemoryRows:
+    """A stream of constant rows from memory, the floor: what PySpark takes for a source that reads nothing."""
+
+    name: str
+    label: str
+    tasks: int = PARTITIONS
+    tricks: bool = True
+
+    def read_stream(self, spark: SparkSession, _servers: str, _topic: str, rows: int) -> DataFrame:
+        """Return a stream with `rows` rows in each micro-batch, as that of a `Source`."""
+        reader = spark.readStream.format("memory-rows").option("tasks", self.tasks).option("rows", rows)
+        return (reader.option("tricks", "true") if self.tricks else reader).load()
+
+
+FLOOR = MemoryRows("floor", "Python, rows from memory")
+STREAMS: tuple[Source | MemoryRows, ...] = (
+    SPARK,
+    OURS,
+    FLOOR,
+    MemoryRows("floor-plain", "Python, rows from memory, without our settings", tricks=False),
+    MemoryRows("floor-one-task", "Python, rows from memory, in one task", tasks=1),
+)

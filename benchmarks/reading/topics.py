@@ -19,12 +19,16 @@ _WORDS = ("view", "search", "add_to_cart", "remove_from_cart", "checkout", "purc
 
 @dataclass(frozen=True)
 class Scene:
-    """One topic: its rows, the bytes of a value, and its codec. Values of a codec are words that repeat, else digits."""
+    """One topic: its rows, the bytes of a value, its codec, and the bytes of a batch (None: the default).
+
+    Values of a codec are words that repeat, else digits.
+    """
 
     name: str
     rows: int
     value_bytes: int
     codec: str = "none"
+    batch_bytes: int | None = None
 
     @property
     def title(self) -> str:
@@ -40,6 +44,8 @@ def fill(cluster: KafkaCluster, topic: str, scene: Scene, partitions: int = PART
     """
     cluster.create_topic(topic, partitions)
     options = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": scene.codec}
+    if scene.batch_bytes is not None:
+        options["batch.size"] = str(scene.batch_bytes)
     with Producer(options) as producer:
         for first in range(0, scene.rows, _ROWS_AT_ONCE):
             count = min(_ROWS_AT_ONCE, scene.rows - first)
