@@ -6,7 +6,7 @@ It lives as long as the query, in one process of Spark, with one connected clien
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.group_offsets import GroupOffsets
@@ -35,8 +35,8 @@ NEW_CHECKPOINT = "give the query a new checkpointLocation"
 """What to do about offsets of a checkpoint that belong to an earlier topic."""
 
 LOOKUP_ATTEMPTS, LOOKUP_SECONDS = 3, 1.0
-"""Look-ups before topic-partitions count as gone, or offsets as gone backwards, and seconds between them, as in Spark's source: a
-broker may not know a topic yet, nor a leader that was just elected the end of its log."""
+"""Look-ups before topic-partitions count as gone, topics as created again, or offsets as gone backwards, and seconds between
+them, as in Spark's source: a broker may not know a topic yet, nor a leader that was just elected the end of its log."""
 
 MISSING_SECONDS = 600.0
 """Seconds for which the offsets of topic-partitions that are gone are kept with `failOnDataLoss` false: a broker that has just
@@ -182,7 +182,7 @@ class StreamOffsets:
 
     def _latest_offsets(self, starts: LoggedOffsets) -> LoggedOffsets:
         """Return the latest offset of each topic-partition, after a check for what was deleted or created again."""
-        found = self._assigned(starts.offsets)
+        found = self._assigned(starts.offsets, starts.topic_ids)
         if self.latest is None:
             warn_if_empty(self._subscription, found)
         lookup = self._lookup(found)
@@ -216,12 +216,14 @@ class StreamOffsets:
         ids = {each.topic: starts.topic_ids[each.topic] for each in kept}
         return LoggedOffsets(ends.offsets | kept, {**ids, **ends.topic_ids})
 
-    def _assigned(self, expected: Collection[TopicPartition]) -> FoundTopics:
-        """Return the topic-partitions of the subscription, after more look-ups if some of `expected` are not among them."""
+    def _assigned(self, expected: Collection[TopicPartition], topic_ids: Mapping[str, bytes]) -> FoundTopics:
+        """Return the topic-partitions of the subscription, after more look-ups if some of `expected` are not among them, or if
+        topics have other ids than in `topic_ids`."""
         client = self._connected()
         found = assigned(client, self._subscription, may_be_missing=bool(expected))
         for _ in range(LOOKUP_ATTEMPTS - 1):
-            if all(each in found.leaders for each in expected):
+            has_ids = all(found.topic_ids.get(topic, known) == known for topic, known in topic_ids.items())
+            if has_ids and all(each in found.leaders for each in expected):
                 break
             client.pause(LOOKUP_SECONDS)
             found = assigned(client, self._subscription, may_be_missing=bool(expected))
@@ -258,7 +260,7 @@ class StreamOffsets:
         """Return the earliest offsets; without the topic-partitions that do not exist any more."""
         if not wanted:
             return {}
-        found = self._assigned(wanted)
+        found = self._assigned(wanted, {})
         return self._lookup(found).at({each: EARLIEST for each in wanted if each in found.leaders})
 
 

@@ -15,6 +15,7 @@ from spark_producer.admin.partition_offsets import FoundTopics
 from spark_producer.broker import LocalBroker
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import SourceOptions
+from spark_producer.config.subscription import SubscribePattern
 from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.read.columns import default_columns
 from spark_producer.datasource.read.driver import stream_offsets
@@ -331,6 +332,10 @@ def test_a_broker_that_does_not_know_a_topic_yet_loses_nothing(
     monkeypatch.setattr(stream_offsets, "assigned", lagging)
     end = latest(reader, first)
     assert plain(end) == {"t": {"0": 11, "1": 4}}
+    found = assigned(client, SubscribePattern("^t")) if (client := reader.stream._client) else None
+    assert found is not None
+    answers.append(found._replace(topic_ids={"t": b"e" * 16}))
+    assert latest(reader, end) == end, "one that knows an earlier topic of this name"
     answers += [FoundTopics({}, {})] * 2
     assert ranges(tolerant, {}, end) == {"t-0": (0, 11), "t-1": (0, 4)}
     answers += [FoundTopics({}, {})] * 100
