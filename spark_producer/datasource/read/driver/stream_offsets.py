@@ -218,12 +218,13 @@ class StreamOffsets:
 
     def _assigned(self, expected: Collection[TopicPartition], topic_ids: Mapping[str, bytes]) -> FoundTopics:
         """Return the topic-partitions of the subscription, after more look-ups if some of `expected` are not among them, or if
-        topics have other ids than in `topic_ids`."""
+        topics have other ids than in `topic_ids`. What was missing before is not waited for again."""
         client = self._connected()
+        awaited = [each for each in expected if each not in self._missing_since]
         found = assigned(client, self._subscription, may_be_missing=bool(expected))
         for _ in range(LOOKUP_ATTEMPTS - 1):
             has_ids = all(found.topic_ids.get(topic, known) == known for topic, known in topic_ids.items())
-            if has_ids and all(each in found.leaders for each in expected):
+            if has_ids and all(each in found.leaders for each in awaited):
                 break
             client.pause(LOOKUP_SECONDS)
             found = assigned(client, self._subscription, may_be_missing=bool(expected))

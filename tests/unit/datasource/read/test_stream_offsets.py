@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
+import unittest.mock
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -268,12 +269,14 @@ def test_a_topic_that_is_gone_for_a_while_is_not_read_again(
     reader = start(failOnDataLoss="false", subscribePattern="^t", maxOffsetsPerTrigger="1000")
     at = latest(reader, reader.initialOffset())
     with monkeypatch.context() as patched:
-        patched.setattr(stream_offsets, "assigned", lambda *_, **__: FoundTopics({}, {}))
+        nothing = unittest.mock.Mock(return_value=FoundTopics({}, {}))
+        patched.setattr(stream_offsets, "assigned", nothing)
         for _ in range(3):
             then = latest(reader, at)
             assert (then, ranges(reader, at, then)) == (at, {})
             at = then
     assert caplog.text.count("unread records of topic 't', partitions 0, 1 are gone") == 1
+    assert nothing.call_count == stream_offsets.LOOKUP_ATTEMPTS + 2, "only the first micro-batch waits"
     if is_another:
         delete(broker, "t")
         broker.create_topic("t", 2)
