@@ -149,9 +149,15 @@ def test_a_coordinator_that_does_not_answer_proves_nothing_and_delays_no_write_f
     answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = DeadTasksTransaction()
-    cluster.client.answers(LIST_TRANSACTIONS, answer)
+    requested_at: list[float] = []
+
+    def list_transactions(_: messages.ListTransactionsRequest) -> Any:
+        requested_at.append(cluster.client.clock())
+        return answer
+
+    cluster.client.scripts[LIST_TRANSACTIONS.name] = list_transactions
     assert cluster.wait() == ()
-    assert cluster.client.clock() <= DEAD_TASKS_TIMEOUT_S
+    assert cluster.client.clock() - requested_at[0] <= DEAD_TASKS_TIMEOUT_S
     assert "it is unknown whether it is a dead task's and blocks readers" in caplog.text
 
 
