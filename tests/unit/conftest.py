@@ -11,7 +11,9 @@ import pytest
 from spark_producer import Producer
 from spark_producer.network import metadata_wait
 from spark_producer.producer import parts_of
+from tests.fakes.free_pauses import skip_pauses
 from tests.fakes.scripted_cluster import ScriptedCluster
+from tests.support.sampling import Sample, all_cases, every_fifth
 
 collect_ignore = [] if find_spec("pyspark") else ["datasource"]
 """What knows Spark is tested where Spark is, as in `make test`."""
@@ -40,6 +42,18 @@ def start(cluster: ScriptedCluster) -> Iterator[Callable[..., Producer]]:
 def short_partition_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a missing partition be an error after 0.1 s instead of 2: one embedded broker has no old metadata."""
     monkeypatch.setattr(metadata_wait, "PARTITION_GRACE", 0.1)
+
+
+@pytest.fixture
+def sample(pytestconfig: pytest.Config) -> Sample:
+    """Which of its seeds, positions or repetitions a test tries in this run."""
+    return all_cases if pytestconfig.option.slow else every_fifth
+
+
+@pytest.fixture
+def free_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let admin clients that the test makes skip their pauses, so that what never comes is given up at once."""
+    skip_pauses(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ from tests.support.filled_tasks import SECONDS, Tasks, batch, inline, settings
 
 Txn: TypeAlias = Callable[..., tuple[int, str]]
 SINK, TOPIC = "orders.eu", "people"
+pytestmark = pytest.mark.usefixtures("free_pauses")
+
 NO_BATCH = "no batch was committed yet (__pyproducer_commits has none)"
 
 

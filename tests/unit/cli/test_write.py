@@ -21,6 +21,8 @@ from spark_producer.cli import send
 from spark_producer.cli.entry import main
 from tests.support.read_back import Row, read_topic
 
+pytestmark = pytest.mark.usefixtures("free_pauses")
+
 MOMENT = datetime(2013, 1, 1, 5, 17, tzinfo=UTC)
 FLIGHTS = pa.table(
     {

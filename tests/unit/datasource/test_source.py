@@ -36,6 +36,8 @@ from tests.fakes.login_scripts import REFUSALS, Refusal
 from tests.fakes.scripted_server import ScriptedServer
 from tests.unit.schemas.played_registry import Played
 
+pytestmark = pytest.mark.usefixtures("free_pauses")
+
 VALUE = StructType([StructField("value", StringType())])
 
 

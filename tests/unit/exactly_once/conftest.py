@@ -19,6 +19,7 @@ from spark_producer.exactly_once.cluster import (
     log_outcome,
 )
 from spark_producer.exactly_once.repair import describe
+from tests.fakes.free_pauses import skip_pauses
 from tests.support.filled_tasks import Tasks
 from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 
@@ -32,7 +33,8 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         monkeypatch.setattr(reader, "GONE_AFTER_S", 0.3)
     monkeypatch.setattr(describe, "MISSING_AFTER_S", 0.1)
     # a partition counts as gone only if the answers without it come closer together than that
-    monkeypatch.setattr(broker_requests, "MAX_PAUSE_S", 0.02)
+    monkeypatch.setattr(broker_requests, "MAX_PAUSE_S", 0.05)
+    skip_pauses(monkeypatch)
     lossy: Lossy = set()
     write = PendingMarkers._write
 

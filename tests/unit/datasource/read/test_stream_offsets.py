@@ -29,6 +29,8 @@ from spark_producer.protocol.messages import OffsetFetchRequest, OffsetFetchRequ
 from tests.unit.datasource.read.topics import client_of, cut, delete, fill, grow, settings, short
 
 Reader = LimitedStreamReader
+pytestmark = pytest.mark.usefixtures("free_pauses")
+
 SCHEMA = default_columns(SourceOptions(subscribe="t"))
 
 
