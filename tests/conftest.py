@@ -76,11 +76,11 @@ process with all others does not take longest."""
 MIN_REPORTED_SECONDS = 60.0
 """Of a shorter run nobody asks where the time went."""
 
-# The same cases in every run, and no clock: what a run finds depends on the code alone. HYPOTHESIS_PROFILE=explore looks
-# for new cases, with a database of those that failed.
+# The same cases in every run, and no clock: what a run finds depends on the code alone. A run with `--slow` tries three times as
+# many. HYPOTHESIS_PROFILE=explore looks for new cases, with a database of those that failed.
+settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=30)
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 # What a script starts in the background ignores Ctrl-C, and so would the processes of tests that are to be ended by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -119,6 +119,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(5_000)
     gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many cases the tests with random data try."""
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady" if config.option.slow else "quick"))
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.sequence_numbers import MAX_SEQUENCE
+from tests.support.sampling import Sample
 from tests.unit.broker.batches import FILLER, make_batch, make_record, sealed
 from tests.unit.record.foreign_records import rows_of_every_shape
 from tests.unit.record.plain_reader import read_plainly
@@ -124,11 +125,11 @@ def test_foreign_batches_of_every_shape_are_accepted(codec: Codec) -> None:
     check_records(read_header(batch), batch)
 
 
-def test_what_is_accepted_after_damage_is_what_a_plain_reader_reads_whole() -> None:
+def test_what_is_accepted_after_damage_is_what_a_plain_reader_reads_whole(sample: Sample) -> None:
     rng = random.Random(11)
     whole = b"".join(RECORDS)
-    outcomes = {True: 0, False: 0}
-    for _ in range(5000):
+    outcomes, cases = {True: 0, False: 0}, sample(range(5000))
+    for _ in cases:
         content = bytearray(whole)
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         batch = batch_of(bytes(content), 40)
@@ -141,4 +142,4 @@ def test_what_is_accepted_after_damage_is_what_a_plain_reader_reads_whole() -> N
         found, fails = read_plainly(bytes(batch), verify_crc=True, limit=1 << 20)
         assert accepted == (not fails and [record.offset for record in found] == list(range(40)))
         outcomes[accepted] += 1
-    assert min(outcomes.values()) > 100
+    assert min(outcomes.values()) > len(cases) / 50

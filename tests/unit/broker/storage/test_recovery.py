@@ -16,6 +16,7 @@ from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.fakes.disk import Disk
+from tests.support.sampling import Sample
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.storage.test_segment_log import append, files, open_log, read_all
 
@@ -45,14 +46,16 @@ def refused(path: Path, **options: Any) -> str:
     return str(refusal.value)
 
 
-def test_a_tail_cut_at_any_byte_loses_only_the_torn_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tail_cut_at_any_byte_loses_only_the_torn_batch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sample: Sample
+) -> None:
     whole = tmp_path / "whole"
     log = open_log(whole)
     for _ in range(3):
         append(log, make_batch(2, size=90))
     log.close()
     content = (whole / f"{0:020d}.log").read_bytes()
-    for length in range(len(content) + 1):
+    for length in sample(range(len(content) + 1)):
         directory = tmp_path / str(length)
         directory.mkdir()
         (directory / f"{0:020d}.log").write_bytes(content[:length])

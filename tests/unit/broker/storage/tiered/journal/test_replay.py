@@ -22,6 +22,7 @@ from spark_producer.broker.storage.tiered.journal import (
 from spark_producer.broker.storage.tiered.journal.reader import WINDOW
 from spark_producer.broker.storage.tiered.journal.records import CRC, FILE_HEADER, HEADER_SIZE
 from spark_producer.common.error_codes import Code
+from tests.support.sampling import Sample
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
@@ -132,11 +133,13 @@ def replayed_or_refused(disk: SimulatedDisk) -> list[tuple[int, bytes]] | None:
 
 
 @pytest.mark.covers("J7")
-def test_a_byte_that_changed_is_never_taken_for_a_record_and_not_for_the_end_if_it_was_forced() -> None:
+def test_a_byte_that_changed_is_never_taken_for_a_record_and_not_for_the_end_if_it_was_forced(
+    sample: Sample,
+) -> None:
     """Of the last group too: the marker after it says that it was forced."""
     whole = written(1)
     note = end_of_records() - BLOCK
-    for at in range(end_of_records()):
+    for at in sample(range(end_of_records())):
         content = bytearray(whole)
         content[at] ^= 0xFF
         found = replayed_or_refused(disk_with(bytes(content)))
@@ -212,9 +215,9 @@ def test_an_empty_directory_has_no_records() -> None:
 
 
 @pytest.mark.covers("J7")
-def test_a_file_that_had_been_ended_must_be_whole() -> None:
+def test_a_file_that_had_been_ended_must_be_whole(sample: Sample) -> None:
     whole = three_files().content(DIRECTORY / "2.txn")
-    for cut in range(len(whole)):
+    for cut in sample(range(len(whole))):
         disk = three_files()
         disk.put(DIRECTORY / "2.txn", whole[:cut])
         with pytest.raises(JournalDamaged, match=r"2\.txn"):
@@ -222,9 +225,9 @@ def test_a_file_that_had_been_ended_must_be_whole() -> None:
 
 
 @pytest.mark.covers("J7")
-def test_the_last_file_may_be_cut_while_it_is_made() -> None:
+def test_the_last_file_may_be_cut_while_it_is_made(sample: Sample) -> None:
     whole = three_files().content(DIRECTORY / "3.txn")
-    for cut in range(BLOCK):
+    for cut in sample(range(BLOCK)):
         disk = three_files()
         disk.put(DIRECTORY / "3.txn", whole[:cut] + bytes(2000))
         disk.boot += 1
