@@ -90,6 +90,13 @@ class SourceOptions:
     max_records_per_partition: int | None = option(
         None, "Maximum offsets of a task: partitions with more are divided.", low=1, high=INT64_MAX
     )
+    min_records_per_partition: int | None = option(
+        None,
+        "Offsets up to which a task takes further partitions: a small micro-batch has fewer tasks and is done sooner, if each "
+        "record takes little time. Not with `minPartitions`.",
+        low=1,
+        high=INT64_MAX,
+    )
     include_headers: bool = option(False, "`true` adds the column `headers`.")
     commit_group: str | None = option(
         None,

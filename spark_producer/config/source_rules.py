@@ -47,8 +47,19 @@ def check_source(
         raise ConfigError(
             f"minOffsetsPerTrigger ({fewest}) exceeds maxOffsetsPerTrigger ({most}). Lower it, or raise the maximum"
         )
+    _check_tasks(source)
     _check_group(config, source)
     _check_avro(source, registry, given)
+
+
+def _check_tasks(source: SourceOptions) -> None:
+    fewest, most = source.min_records_per_partition, source.max_records_per_partition
+    if fewest is not None and source.min_partitions is not None:
+        raise ConfigError("minPartitions and minRecordsPerPartition contradict each other. Drop one of them")
+    if fewest is not None and most is not None and fewest > most:
+        raise ConfigError(
+            f"minRecordsPerPartition ({fewest}) exceeds maxRecordsPerPartition ({most}). Lower it, or raise the maximum"
+        )
 
 
 def check_batch(source: SourceOptions) -> None:

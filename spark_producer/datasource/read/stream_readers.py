@@ -68,14 +68,11 @@ class StreamReader(DataSourceStreamReader):
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the ranges of each task of a micro-batch (driver)."""
         from spark_producer.datasource.read.driver.offset_json import from_json
-        from spark_producer.datasource.read.driver.range_splitting import divide
+        from spark_producer.datasource.read.driver.range_splitting import tasks_of
 
         ends = from_json(end)
-        ranges, source = self.stream.ranges(from_json(start), ends), self.settings.source
-        return [
-            TopicRangesPartition(task, ends.topic_ids)
-            for task in divide(ranges, source.min_partitions, source.max_records_per_partition)
-        ]
+        ranges = self.stream.ranges(from_json(start), ends)
+        return [TopicRangesPartition(task, ends.topic_ids) for task in tasks_of(ranges, self.settings.source)]
 
     @hide_traceback_of_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

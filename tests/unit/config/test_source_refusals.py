@@ -111,6 +111,7 @@ BAD_VALUES = [
     ("minPartitions", "0", "minPartitions must lie between 1 and"),
     ("minPartitions", "many", "minPartitions must be a whole number, not 'many'"),
     ("maxRecordsPerPartition", "0", "maxRecordsPerPartition must lie between 1 and"),
+    ("minRecordsPerPartition", "0", "minRecordsPerPartition must lie between 1 and"),
     ("includeHeaders", "yes", "includeHeaders must be true or false, not 'yes'"),
     ("commitGroup", " ", "commitGroup is empty"),
     ("valueFormat", "json", "valueFormat must be one of raw, avro, not 'json'"),
@@ -153,6 +154,14 @@ CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
         "subscribe and subscribePattern and assign contradict",
     ),
     ({"subscribe": "a", "minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"}, "minOffsetsPerTrigger (2) exceeds"),
+    (
+        {"subscribe": "a", "minRecordsPerPartition": "2", "maxRecordsPerPartition": "1"},
+        "minRecordsPerPartition (2) exceeds",
+    ),
+    (
+        {"subscribe": "a", "minRecordsPerPartition": "2", "minPartitions": "1"},
+        "minPartitions and minRecordsPerPartition",
+    ),
     (
         {"subscribe": "a", "kafka.group.id": "x", "commitGroup": "y"},
         "commitGroup (y) and kafka.group.id (x) name different",

@@ -22,7 +22,7 @@ from spark_producer.datasource.read.driver.offset_resolution import (
     named,
     starting_offsets,
 )
-from spark_producer.datasource.read.driver.range_splitting import divide
+from spark_producer.datasource.read.driver.range_splitting import tasks_of
 from spark_producer.datasource.read.pushed_filters import PushedFilters
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
@@ -44,7 +44,7 @@ def plan_batch(settings: SourceSettings, filters: PushedFilters) -> list[TopicRa
         warn_if_empty(wanted, found)
         lookup = OffsetLookup(client, found.leaders, IsolationLevel.of(settings.config.isolation_level))
         ranges = _ranges(lookup, settings.source, filters)
-    tasks = divide(ranges, settings.source.min_partitions, settings.source.max_records_per_partition)
+    tasks = tasks_of(ranges, settings.source)
     offsets = sum(each.end - each.start for each in ranges)
     logger.info("a batch reads %d offsets of %d topic-partitions in %d tasks", offsets, len(ranges), len(tasks))
     return [TopicRangesPartition(task, found.topic_ids) for task in tasks]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from spark_producer.config import SourceOptions
 from spark_producer.consumer.offset_range import OffsetRange
 
 MIN_SHARED_TASKS = 32
@@ -14,20 +15,30 @@ MAX_SHARED_OFFSETS = 1000
 """Maximum offsets of a task that has several ranges."""
 
 
+def tasks_of(ranges: Sequence[OffsetRange], source: SourceOptions) -> list[tuple[OffsetRange, ...]]:
+    """Return the ranges of each task, as the options of a read say."""
+    return divide(ranges, source.min_partitions, source.max_records_per_partition, source.min_records_per_partition)
+
+
 def divide(
-    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+    ranges: Sequence[OffsetRange],
+    min_partitions: int | None,
+    max_records: int | None,
+    min_records: int | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
     """Return the ranges of each task; empty ranges have none.
 
     Each range is a task, or several: of at most `max_records` offsets, and if there are fewer than `min_partitions` tasks then,
-    the largest are divided in proportion to their offsets, which gives about that number. Only without these options do
-    small ranges share tasks.
+    the largest are divided in proportion to their offsets, which gives about that number. With `min_records` neighbouring ranges
+    share a task until their offsets reach it. Without these options small ranges share tasks only where there are many.
     """
     parts = [each for each in ranges if each.end > each.start]
     if max_records is not None:
         parts = [part for each in parts for part in _cut(each, -(-_size(each) // max_records))]
     if min_partitions is not None and min_partitions > len(parts):
         parts = _in_proportion(parts, min_partitions)
+    if min_records is not None:
+        return _gathered(parts, min_records, max_records)
     if min_partitions is None and max_records is None:
         return _shared(parts)
     return [(each,) for each in parts]
@@ -66,6 +77,27 @@ def _shared(ranges: Sequence[OffsetRange]) -> list[tuple[OffsetRange, ...]]:
         offsets += _size(each)
         if tasks and len(tasks[-1]) < most and offsets <= MAX_SHARED_OFFSETS:
             tasks[-1].append(each)
+        else:
+            tasks.append([each])
+            offsets = _size(each)
+    return [tuple(task) for task in tasks]
+
+
+def _gathered(
+    ranges: Sequence[OffsetRange], min_records: int, max_records: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """Return tasks that take further ranges until they have `min_records`, but not beyond `max_records`.
+
+    The parts of a divided range are different tasks.
+    """
+    tasks: list[list[OffsetRange]] = []
+    offsets = 0
+    for each in ranges:
+        total = offsets + _size(each)
+        fits = offsets < min_records and (max_records is None or total <= max_records)
+        if tasks and fits and tasks[-1][-1].topic_partition != each.topic_partition:
+            tasks[-1].append(each)
+            offsets = total
         else:
             tasks.append([each])
             offsets = _size(each)

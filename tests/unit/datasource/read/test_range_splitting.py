@@ -50,14 +50,25 @@ def test_small_ranges_share_tasks_where_there_are_many() -> None:
     assert len(divide(large, None, None)) == len(large)
 
 
+def test_ranges_share_a_task_until_it_has_the_wanted_offsets() -> None:
+    assert sizes(divide(ranges(25, 25, 25, 25), None, None, 1000)) == [100]
+    assert sizes(divide(ranges(25, 25, 25, 25), None, None, 50)) == [50, 50]
+    assert sizes(divide(ranges(25, 25, 25, 25), None, None, 1)) == [25] * 4
+    assert sizes(divide(ranges(3, 30, 9, 9), None, None, 10)) == [33, 18]
+    assert sizes(divide(ranges(3, 30, 9, 9), None, 20, 10)) == [18, 15, 18], "the maximum counts more"
+
+
 @given(
     st.lists(st.integers(0, 3000), max_size=80),
     st.none() | st.integers(1, 200),
     st.none() | st.integers(1, 2000),
+    st.none() | st.integers(1, 2000),
 )
-def test_every_offset_is_in_one_task(counts: list[int], minimum: int | None, maximum: int | None) -> None:
+def test_every_offset_is_in_one_task(
+    counts: list[int], minimum: int | None, maximum: int | None, wanted_size: int | None
+) -> None:
     wanted = ranges(*counts)
-    tasks = divide(wanted, minimum, maximum)
+    tasks = divide(wanted, minimum, maximum, wanted_size)
     found: dict[TopicPartition, list[OffsetRange]] = {}
     for task in tasks:
         assert len({each.topic_partition for each in task}) == len(task), "a task reads a topic-partition once"
