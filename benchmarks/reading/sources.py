@@ -77,10 +77,14 @@ class MemoryRows:
         return (reader.option("tricks", "true") if self.tricks else reader).load()
 
 
+OURS_IN_ONE_TASK = Source(
+    "pyproducer-one-task", "pyproducer, `minRecordsPerPartition` 1000", "pyproducer", {"minRecordsPerPartition": "1000"}
+)
 FLOOR = MemoryRows("floor", "Python, rows from memory")
 STREAMS: tuple[Source | MemoryRows, ...] = (
     SPARK,
     OURS,
+    OURS_IN_ONE_TASK,
     FLOOR,
     MemoryRows("floor-plain", "Python, rows from memory, without our settings", tricks=False),
     MemoryRows("floor-one-task", "Python, rows from memory, in one task", tasks=1),
