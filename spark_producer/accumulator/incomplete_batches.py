@@ -195,9 +195,9 @@ class IncompleteBatches:
             self._completed.notify_all()
 
     def skip_linger(self, on: bool) -> None:
-        """With `on` make every batch ready from now on, as during a flush; otherwise end that.
+        """Make every batch ready without lingering, as during a flush, from a call with `on` until one without it.
 
-        The end of a transaction uses it.
+        The end of a transaction needs that.
         """
         with self._lock:
             self.flushing += 1 if on else -1

@@ -96,7 +96,7 @@ class DeliveryListener(Protocol):
         """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
 
     def failed(self, error: Exception, run: RowRange) -> None:
-        """Note that a run has failed with its batch."""
+        """Record that a run has failed with its batch."""
 
     def wants(self, error: BrokerError) -> bool:
         """Return whether records that a broker rejects with this error are to be removed from their batch and passed to

@@ -105,7 +105,7 @@ class ExchangeClient:
         """Wait for an exchange, and return its responses, as `request_all` does.
 
         After `deadline` a KafkaTimeout stands in place of each response that has not arrived, but the requests are left alone: a
-        request that exceeds its own time takes its connection with it, and so all others on that.
+        request that times out closes its connection, and so fails the other requests on it.
         """
         return self._finish(exchange, exchange.started, deadline)
 

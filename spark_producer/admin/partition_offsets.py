@@ -106,7 +106,8 @@ def list_offsets(
     """Return the first offset at or after a timestamp (ms, or `EARLIEST`, `LATEST`) for each of `wanted`.
 
     It is `NO_OFFSET` if no record is as late. With `isolation_level` 1 (read_committed) the latest is the last stable offset.
-    The leaders are asked at once; what fails for now is asked for again at the leaders of then, up to the client's timeout.
+    The leaders are asked in parallel. Failures that may pass are retried at
+    the leaders of that moment, up to the client's timeout.
 
     Raises:
         TopicNotFound, BrokerError: a topic-partition does not exist, or the broker refuses.
@@ -142,7 +143,7 @@ def _ask_leaders(
 ) -> Iterator[tuple[TopicPartition, PyProducerError]]:
     """Put the offsets that the leaders return into `found`, and yield the others with the reason, if it may pass.
 
-    Raises: as `list_offsets`, if it would come again.
+    Raises: as `list_offsets`, if a retry would fail too.
     """
     by_leader: dict[int, list[TopicPartition]] = {}
     for each in wanted:

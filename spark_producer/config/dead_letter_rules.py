@@ -35,8 +35,8 @@ def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
     classes = dead_letter_classes(sink.dead_letter_classes)
     if "topic" in classes and sink.topic is not None:
         raise ConfigError(
-            "deadLetterClasses contains 'topic', which is for topics of the column, but the option topic is set to "
-            f"{sink.topic!r}. Drop one of them"
+            "deadLetterClasses contains 'topic', the class of rows with bad names in the column topic, but the option topic is "
+            f"set to {sink.topic!r}. Drop one of them"
         )
     if config.acks == "0" and not _FOUND_BY_TASKS.issuperset(classes):
         raise ConfigError(

@@ -24,7 +24,7 @@ _QUANTIFIER = re.compile(r"(?:[*+?]|\{[0-9]+(?:,[0-9]*)?\})\??")
 _GROUP = re.compile(r"\((?:\?(?::|=|!|<=|<!|[ims]+:))?(?!\?)")
 _FLAGS = re.compile(r"\(\?[ims]+\)")
 _LITERAL_DOUBLES: Final = ("&&", "--", "||", "~~")
-"""Pairs inside a class that one of the two takes for an operation on sets, or will."""
+"""Pairs of characters in a class that Java or Python reads as an operation on sets, or will in a later version."""
 
 _UNSHARED_ESCAPES: Final = {
     "Q": r"quoting (\Q…\E)",
@@ -46,7 +46,7 @@ _UNSHARED_GROUPS: Final = {
 
 
 class _Unshared(Exception):
-    """The pattern has a construct that is not shared; it holds what it is, and where."""
+    """A construct of the pattern that Java and Python do not share: `what` it is, and its position `at`."""
 
     def __init__(self, what: str, at: int) -> None:
         super().__init__(what, at)

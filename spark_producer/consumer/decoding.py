@@ -43,11 +43,11 @@ class FetchedBatches(NamedTuple):
     def from_response(cls, wanted: OffsetRange, row: FetchPartitionResponse, *, first: bool) -> FetchedBatches:
         """Return the whole batches of a response for the range `wanted`, up to the one that reaches its end.
 
-        `first`: it was the first in the request.
+        `first`: whether the partition was the first in the request.
 
         Raises:
-            CorruptRecord: the bytes are not batches, their offsets do not increase, or there is no whole batch in those of the
-                first partition (KIP-74).
+            CorruptRecord: the bytes are not batches, their offsets do not increase, or the first partition has
+            no whole batch (KIP-74).
         """
         data = decoded_records(row.records) or NO_BYTES
         try:

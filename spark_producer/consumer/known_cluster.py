@@ -11,7 +11,7 @@ from spark_producer.protocol.messages import MetadataResponse, MetadataResponseT
 
 
 class Leader(NamedTuple):
-    """The broker that leads a partition, and its leader epoch (-1: unknown), by which a former leader shows (KIP-320)."""
+    """The broker that leads a partition, and its leader epoch (-1: unknown), which shows former leaders (KIP-320)."""
 
     node: int
     epoch: int
@@ -54,9 +54,10 @@ class KnownCluster:
 
 
 def errors_of(topics: Mapping[str, MetadataResponseTopic | None]) -> Callable[[TopicPartition], int]:
-    """Return a function that gives the error code of a partition of requested topics, each with its row of a Metadata response.
+    """Return a function that gives the error code of a partition in a Metadata response.
 
-    The code is that of the topic, or UNKNOWN_TOPIC_OR_PARTITION if the row or the partition is missing, or 0.
+    `topics` has the row of each requested topic, or None if the response lacks it. The code is that of the topic, or
+    UNKNOWN_TOPIC_OR_PARTITION if the row or the partition is missing, or 0.
     """
     codes = {name: row.error_code if row is not None else Code.NONE for name, row in topics.items()}
     known = {(name, each.partition_index) for name, row in topics.items() if row is not None for each in row.partitions}

@@ -23,7 +23,10 @@ from spark_producer.protocol.messages import (
 
 
 class Request(NamedTuple):
-    """A request to be sent to `node`, for `partitions`; a response to a Fetch has `max_bytes` or the first batch."""
+    """A request to be sent to `node`, for `partitions`.
+
+    The response to a Fetch has at most `max_bytes`, unless its first batch has more.
+    """
 
     node: int
     api: AnyApi
@@ -40,7 +43,7 @@ def fetch_request(
     cluster: KnownCluster,
     topic_ids: Mapping[str, bytes],
 ) -> Request:
-    """Return the request for the next batches of `partitions`, in this order, of `max_bytes` or what they can need.
+    """Return the request for the next batches of `partitions`, in this order: `max_bytes`, or less if they need less.
 
     Brokers that can fetch by topic id then serve no other topic of the same name (KIP-516). Without the id of one topic the
     request is by names.

@@ -47,8 +47,8 @@ class AvroNode(NamedTuple):
         shape: How the value is read.
         path: The name of its field in messages: `value.legs[].carrier`. It is escaped and truncated.
         null_mark, value_mark: The byte that a union writes before null, and before a value; `NO_MARK` if there is none.
-        children: The fields of a record, the item of an array, the key and value of a map, or the branches of a union, the
-            nearest first, of which each value gets one.
+        children: The fields of a record, the item of an array, the key and value of a map, or the branches of a union,
+            nearest type first; each value gets one of them.
         names: The field of the Arrow struct for each child of a record; None for a constant, which the struct does not have.
         symbols: The symbols of an enumeration.
         divisor, low, high, factor: A number is divided by `divisor`, must be between `low` and `high`, and is multiplied by

@@ -21,7 +21,7 @@ NO_SYMBOL = -1
 """The index of a symbol that the reader's enum does not have."""
 
 MAX_NESTING = 64
-"""Maximum records, arrays and maps that a value may be nested in, so that a schema that refers to itself ends."""
+"""Maximum depth of records, arrays and maps in a value: the limit of schemas that refer to themselves."""
 
 ITEMS_WITHOUT_BYTES = 1000
 """Maximum items of one row beyond the number of its bytes: nulls and empty records, which have none."""
@@ -54,7 +54,7 @@ class Op(NamedTuple):
     Attributes:
         code: What is done.
         column: The number of the column that is filled, or `NO_COLUMN`; UNION has none.
-        width: The bytes of FIXED; the number of the field that MEMBER fills, while the others of its record become null.
+        width: Of FIXED, the number of bytes. Of MEMBER, the number of the field that is filled; the others become null.
         factor, divisor: INT and LONG are divided, rounding down, and multiplied: times in another unit.
         children: The numbers of further ops: the fields of RECORD, the item of ARRAY or the key and value of a map, the
             branches of UNION, the value of MEMBER and DEFAULT. For ENUM the reader's number of each symbol.

@@ -42,7 +42,7 @@ def read_longs(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroCol
 
 
 def read_booleans(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read bits."""
+    """Read booleans, a bit each in Arrow."""
     bits = array.buffers()[1]
     if bits is None or not len(array):
         return column._replace(kind=NodeKind.FIXED, width=1, data=np.zeros(len(array), dtype=np.uint8))

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled hash of keys, which does what `murmur2.murmur2` does without the GIL, with equal results."""
+"""The compiled hash of keys, which does what `portable_murmur2.murmur2` does without the GIL, with equal results."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_Size
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -56,7 +56,7 @@ def murmur2(column):
 
 
 def murmur2_one(bytes key not None):
-    """Return the hash of one key; see `murmur2.murmur2_one`."""
+    """Return the hash of one key; see `portable_murmur2.murmur2_one`."""
     cdef Slice found
     found.start, found.length = <const uint8_t*>PyBytes_AsString(key), PyBytes_Size(key)
     return hash_one(&found)

@@ -1,4 +1,4 @@
-"""What both decoders of V2 records take and return: batches with the facts of their headers, and Arrow columns."""
+"""The input and the result of both decoders of V2 records: batches with the facts of their headers, and Arrow columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class V2Batch(NamedTuple):
 
     records_count: The number of records that the batch claims to have there.
     append_time: The timestamp of all records, if the broker set it; else None, and each record has its own.
-    previous: The greatest offset delta that is too small for the first record; not -1 if other records were decoded before.
+    previous: The offset delta that the first record must exceed: that of the last record decoded before, or -1.
     """
 
     records: memoryview
@@ -54,14 +54,14 @@ class HeaderColumns(NamedTuple):
 
 
 class DecodedV2(NamedTuple):
-    """The right records before the place at which decoding stopped, as columns; None for a column that was not wanted.
+    """The valid records before the point at which decoding stopped, as columns; None for a column that was not requested.
 
     batch: The index of the batch in which it stopped; the number of batches if all records are there.
-    row: How many rows it has from this batch.
+    row: The number of rows that are from this batch.
     position: The bytes of this batch before the next record, or before bytes after its last record.
     previous: The offset delta of the batch's last row, or the batch's `previous`.
-    full: The next record would exceed a limit. Else something is wrong with it: a field, its offset delta, its timestamp; or
-        the batch ends before it; or the batch goes on after its last record.
+    full: Whether decoding stopped because the next record would exceed a limit. Otherwise that record is invalid (a field, the
+        offset delta or the timestamp), the batch ends before it, or the batch has bytes after its last record.
     """
 
     rows: int

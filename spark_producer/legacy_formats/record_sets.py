@@ -73,7 +73,7 @@ def encode_table(
         ConfigError: There is no such version or codec, or the batch size is out of range; raised at once.
         SchemaError: A column is missing, unknown, of a wrong type, or is not in the format.
         RecordError: There is a null header key, a timestamp that is null or before 1970, or a row too large for any record.
-        RecordBatchError: There is zstd or there are headers in one of the older formats.
+        RecordBatchError: The format is older than V2, and the codec is zstd or the table has headers.
     """
     magic, compressor = magic_of(message_format_version), _compressor(compression_type)
     if not 0 < batch_bytes <= MAX_DATA_BYTES:

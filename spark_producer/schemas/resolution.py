@@ -97,7 +97,7 @@ class _Resolver:
         return len(self.ops) - 1
 
     def _union(self, branches: list[Any], space: str, reader: ReaderType | None, path: str) -> int:
-        """Return the op of a union, of which branches that the reader does not take fail when a value has them."""
+        """Return the op of a union. A branch that the reader does not take fails when a value has it."""
         children, reasons = [], []
         for branch in branches:
             if isinstance(unwrapped(branch, space, self._writer, path)[0], list):
@@ -112,7 +112,7 @@ class _Resolver:
         return self._add(Op(OpCode.UNION, children=tuple(children), path=path))
 
     def _member(self, writer: dict[str, Any], space: str, reader: ReaderType, path: str) -> int:
-        """Return the op of a value that becomes a member of the reader's union: the first of its own type, or that takes it."""
+        """Return the op of a value that becomes a member of the reader's union: the first of its type, else of a promotion."""
         if _is(writer, "null") and reader.nullable:
             return self._add(Op(OpCode.ABSENT, reader.column, path=path))
         if _is(writer, "null"):
@@ -218,7 +218,7 @@ class _Resolver:
 
 
 def _matched(names: list[str], reader: ReaderType) -> dict[str, int]:
-    """Return the reader's field for each of the writer's that it has, under its own name or an alias."""
+    """Return the reader's field for each field of the writer that the reader has, under that name or as an alias."""
     found: dict[str, int] = {}
     for index, field in enumerate(reader.fields):
         if field["name"] in names:
@@ -321,4 +321,4 @@ _READ_AS = {
     "fixed": {"fixed"},
     "enum": {"enum"},
 }
-"""The types of the reader that take each of the writer's: itself and its promotions."""
+"""The reader's types that take each type of the writer: the type itself and its promotions."""

@@ -212,7 +212,7 @@ class BrokerCoordinator:
             )
 
     def check_partition(self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition) -> Code:
-        """Return whether the producer's transaction may write to a partition, which must have been added."""
+        """Return whether the producer's transaction may write to a partition: only to one that was added to it."""
         current = self.transactions.get(transactional_id)
         is_added = current is not None and partition in current.partitions
         return transactions.verify(current, producer, is_added=is_added)

@@ -93,8 +93,8 @@ def _hanging_of_dead_tasks(
         return {each.topic_partition for each in still_hanging(brokers, found, until, LOST_AFTER_S)}
     except (KafkaTimeout, BrokerError, ConnectionFailed, SecurityError) as error:
         logger.warning(
-            "sink %r: another transaction is open in its partitions, and it is unknown whether it is a dead task's and blocks "
-            "readers of committed records: %s. The next write checks it again, and `pyproducer txn describe` does",
+            "sink %r: another transaction is open in its partitions, and it could not be checked whether a dead task left it: "
+            "%s. If so, it blocks readers of committed records. The next write and `pyproducer txn describe` check it again",
             brokers.sink,
             error,
         )

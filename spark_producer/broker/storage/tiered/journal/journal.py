@@ -48,8 +48,8 @@ class Journal:
     """Writes records in the order of `append` to a new file. `replay` must have read the files of earlier runs.
 
     One thread may call `append`; any thread may call the methods that do not block. The callbacks are called one at a time, by
-    the threads of the journal or, without `sync`, by `append`: `written` with records that were written, and whether `append`
-    wrote them, which has not returned then; and `forced` with the same records when they are on the disk; each in the order of
+    the threads of the journal or, without `sync`, by `append`: `written` with records that were written, and whether it was in
+    `append`, before it returned; and `forced` with the same records when they are on the disk; each in the order of
     `append`. `failed` is called once, and no callback after it. Callbacks must not wait for the journal.
 
     Records are *confirmed* when they are forced. Without `sync` they are confirmed when they are written: they are forced later,

@@ -161,9 +161,9 @@ class _FileReplay:
             )
 
     def _was_whole(self) -> bool:
-        """Return whether the page cache had all written bytes, so that only the last group may be incomplete.
+        """Return whether all written bytes have survived, so that only the last group may be incomplete.
 
-        After a restart of the machine it had not: any part of the bytes that were not forced may be missing.
+        They have if the machine was not restarted. Otherwise any part of the bytes that were not forced may be missing.
         """
         when, boot_id, _ = self._reader.origin
         if boot_id and self._boot_id:

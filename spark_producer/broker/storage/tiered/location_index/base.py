@@ -113,10 +113,10 @@ class LocationIndex(Protocol):
         read: other batches may have got their offsets since."""
 
     def delete_before(self, log_id: int, offset: int) -> None:
-        """Remove the batches of a log that end at `offset` or before, until the index is opened again."""
+        """Remove the batches of a log that end at `offset` or before, in memory: the next opening of the index has them again."""
 
     def delete_log(self, log_id: int) -> None:
-        """Remove a log, until the index is opened again."""
+        """Remove a log, in memory: the next opening of the index has it again."""
 
     def compact(self, note: Callable[[int], None]) -> None:
         """Free the disk space of deleted batches, if that is worthwhile. Only the thread that adds rows may call this.
