@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from spark_producer import Producer
+from spark_producer.admin.exchange_client import POLL_INTERVAL, ExchangeClient
 from spark_producer.producer import parts_of
 
 
@@ -42,3 +45,22 @@ def impatient(producer: Producer) -> Producer:
 
     topics._clock, topics._backoff, topics._waited = lambda: clock() + ahead, answered, over
     return producer
+
+
+def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let admin clients that are made from now on skip their pauses. Requests take the time that they take."""
+    clock = RunningClock()
+
+    def pause(self: ExchangeClient, seconds: float, subject: str, began: float) -> None:
+        until = clock() + seconds
+        with self._closed_if_interrupted():
+            while (left := until - clock()) > 0:
+                if subject:
+                    self._report_wait(clock() - began, subject)
+                self._take(self._poll(0))
+                clock.skip(min(left, POLL_INTERVAL))
+
+    defaults = ExchangeClient.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "clock", clock)
+    monkeypatch.setattr(ExchangeClient, "_pause", pause)

@@ -11,7 +11,7 @@ import pytest
 from spark_producer import Producer
 from spark_producer.network import metadata_wait
 from spark_producer.producer import parts_of
-from tests.fakes.free_pauses import skip_pauses
+from tests.fakes.hurry import skip_pauses
 from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.sampling import Sample, all_cases, every_fifth
 

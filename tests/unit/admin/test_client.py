@@ -24,6 +24,8 @@ from tests.fakes.hurry import RunningClock
 from tests.fakes.login_scripts import REFUSALS, Refusal
 from tests.fakes.scripted_server import Peer, Script, ScriptedServer
 
+pytestmark = pytest.mark.usefixtures("free_pauses")
+
 SHORT = 0.3
 """Seconds, for calls that time out whatever has happened until then."""
 TIMEOUT = 20.0

@@ -19,7 +19,7 @@ from spark_producer.exactly_once.cluster import (
     log_outcome,
 )
 from spark_producer.exactly_once.repair import describe
-from tests.fakes.free_pauses import skip_pauses
+from tests.fakes.hurry import skip_pauses
 from tests.support.filled_tasks import Tasks
 from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 

@@ -79,7 +79,7 @@ def test_a_torn_end_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     whole = written(tmp_path, *ENTRIES)
     ends = [position + 1 for position, byte in enumerate(whole) if byte == ord("\n")]
     around_lines = {size for end in (0, *ends) for size in range(end - 2, end + 3)}
-    for size in sorted(around_lines.union(range(0, len(whole), 7)).intersection(range(len(whole)))):
+    for size in sorted(around_lines.union(range(0, len(whole), 29)).intersection(range(len(whole)))):
         (tmp_path / NAME).write_bytes(whole[:size])
         log, entries = opened(tmp_path)
         lines = sum(end <= size for end in ends)

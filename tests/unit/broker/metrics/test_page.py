@@ -17,7 +17,7 @@ from spark_producer.broker.counters import MetricDescription, MetricReading, Met
 from spark_producer.broker.memory.object_memory import BASE_BYTES, PARTITION_BYTES, TOPIC_BYTES, HeapCounts
 from spark_producer.broker.memory.plan import SHARES, plan_memory
 from spark_producer.broker.memory.system_memory import system_memory
-from spark_producer.broker.metrics import server
+from spark_producer.broker.metrics import server, snapshot
 from spark_producer.broker.metrics.page import metrics_page, read_metrics_page
 from spark_producer.broker.metrics.server import MAX_REQUEST_BYTES, fetch_metrics_page
 from spark_producer.broker.metrics.snapshot import plan_readings
@@ -206,12 +206,13 @@ def test_only_an_engine_with_tiers_shows_the_limits_of_tiers() -> None:
     assert [each.value for each in plan_readings(plan, ())] == [plan.publish_buffer]
 
 
-def test_a_broker_that_is_busy_shows_the_sums_of_before() -> None:
+def test_a_broker_that_is_busy_shows_the_sums_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalBroker(metrics_port=0) as broker:
         assert broker.metrics_port
         broker.create_topic("a", 3)
         fetch_metrics_page(broker.metrics_port)
         broker.create_topic("b", 1)
+        monkeypatch.setattr(snapshot, "SUMS_TIMEOUT_S", 0.05)
         go_on = threading.Event()
         busy = broker._server.call(lambda: go_on.wait(SECONDS))
         try:

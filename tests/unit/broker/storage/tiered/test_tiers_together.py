@@ -67,7 +67,7 @@ def test_every_read_is_right_while_halves_swap_and_are_flushed_and_cleared(tmp_p
 
 
 def test_the_tail_cache_expires_without_readers(tmp_path: Path) -> None:
-    with opened(tmp_path, tail_ttl_ms=100) as (storage, log):
+    with opened(tmp_path) as (storage, log):
         storage.cursor_changed("t", 0, True)
         log.available(0, 1)
         append(log, 500, 0)
