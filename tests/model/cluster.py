@@ -82,7 +82,10 @@ class Cluster:
                 yield world, ControlIdHolder(ProducerIdAndEpoch(0, world.control.epoch)), ()
             case ReadControl():
                 yield world, self.read(world), ()
-            case ListOpen(excluding):
+            case ListOpen(excluding, following):
+                if following is not None and not aux and self.begins_early(following):
+                    yield self.begun(world, following, rows), None, ("begun",)
+                    return
                 known = {one.transactional_id for one in excluding}
                 found = (one for one in world.identities if one.state == "O" and one.name not in known)
                 yield world, Opened(tuple(map(self.transaction, found))), ()
@@ -92,8 +95,10 @@ class Cluster:
                 yield world, Voted(tuple(one.transactional_id for one in transactions if self.objects(world, one))), ()
             case EndTasks():
                 yield from self.end_tasks(world, command, aux)
-            case ReadLogs(transactions):
-                yield world, self.outcomes(world, transactions), ()
+            case ReadLogs(transactions, written):
+                outcomes = self.outcomes(world, transactions)
+                lost = () if written is None else self.lost(world, written.epoch)
+                yield world, outcomes._replace(hanging=lost if self.wiring.r8 else ()), ()
             case _:
                 assert_never(command)
 
@@ -152,15 +157,30 @@ class Cluster:
             yield from self.end_write(world, command)
         elif command.fencing.epoch != control.epoch:
             yield world, FencedOff(), ()
+        elif control.state == "O":
+            yield world, None, ("produced",)  # rows and record were sent together with the listing of orphans
+        elif command.inline and not self.wiring.record_with_rows:
+            after = appended(
+                world._replace(control=control._replace(state="O")), Entry(CONTROL, control.epoch, False, rows)
+            )
+            for ended in self.end_control(after, commit=True):
+                yield ended, None, ("rows alone",)
         else:
-            after = world._replace(control=control._replace(state="O"))
-            if command.inline:
-                after = appended(after, Entry(CONTROL, control.epoch, False, rows))
-            if command.inline and not self.wiring.record_with_rows:
-                for ended in self.end_control(after, commit=True):
-                    yield ended, None, ("rows alone",)
-                return
-            yield appended(after, Entry(CONTROL, control.epoch, True, number)), None, ("produced",)
+            yield self.begun(world, command, rows), None, ("produced",)
+
+    def begins_early(self, command: WriteControl) -> bool:
+        """Whether rows and record are sent together with the listing of orphans: not by the mutants that write otherwise."""
+        return self.wiring.early and self.wiring.record_with_rows and self.wiring.fenced_done
+
+    def begun(self, world: World, command: WriteControl, rows: tuple[Row, ...]) -> World:
+        """The world after the Produce requests of a control write, which leaders refuse after a fence."""
+        control = world.control
+        if command.fencing.epoch != control.epoch:
+            return world
+        after = world._replace(control=control._replace(state="O"))
+        if command.inline:
+            after = appended(after, Entry(CONTROL, control.epoch, False, rows))
+        return appended(after, Entry(CONTROL, control.epoch, True, self.records.of(command.record)))
 
     def end_write(self, world: World, command: WriteControl) -> Iterator[Reply]:
         control = world.control
@@ -183,13 +203,15 @@ class Cluster:
 
     def written(self, world: World, command: WriteControl) -> Result:
         """The control record is committed; do its partitions show it?"""
-        lost = tuple(
+        lost = self.lost(world, command.fencing.epoch) if self.wiring.r8 and command.awaits_markers else ()
+        return MarkersLost(lost) if lost else ControlWritten(ProducerIdAndEpoch(0, world.control.epoch))
+
+    def lost(self, world: World, epoch: int) -> tuple[TopicPartition, ...]:
+        """The partitions that have lost the marker of a transaction of the control id."""
+        return tuple(
             CONTROL_PARTITION if one.control else DATA_PARTITION
             for one in world.entries
-            if one.owner == CONTROL and one.truth and one.epoch == command.fencing.epoch
-        )
-        return (
-            MarkersLost(lost) if lost and self.wiring.r8 else ControlWritten(ProducerIdAndEpoch(0, world.control.epoch))
+            if one.owner == CONTROL and one.truth and one.epoch == epoch
         )
 
     def delayed(self, world: World, command: WriteControl) -> Result:

@@ -260,3 +260,10 @@ def token_alone(step: object, answer: Result) -> Any:
 def abort_without_a_fence(step: object, answer: Result) -> Any:
     """An abort that checks, but does not fence, so a late EndTxn may change the state that it read."""
     return abort.ReadingDecision(step.execution, None) if isinstance(step, abort.CheckingHolder) else None
+
+
+def inline_markers_unseen(step: object, answer: Result) -> Any:
+    """The markers of the control record's own transaction are not looked for together with those of the tasks."""
+    if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes) and answer.hanging:
+        return step.on_result(answer._replace(hanging=()))
+    return None

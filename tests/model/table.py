@@ -157,6 +157,8 @@ def broken() -> Iterator[Case]:
     yield from broken_functions()
     unseen = A._replace(batches=2, checks_inline=False, budget=DROP)
     yield case("lost marker, BEGIN does not check inline rows", unseen, LOST)
+    beside = AB._replace(budget=DROP, after=changed(mutants.inline_markers_unseen))
+    yield case("lost marker, inline rows beside transactions are not checked", beside, LOST)
 
 
 def broken_functions() -> Iterator[Case]:

@@ -63,6 +63,8 @@ class Wiring(NamedTuple):
     r7: bool = True
     r8: bool = True
     checks_inline: bool = True
+    early: bool = True
+    """rows and record are sent before orphans are listed and transactions voted on"""
     notes: bool = True
     """fences record the last commit at the coordinator"""
     doubts_late_fences: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import escaping_logger
@@ -25,6 +26,13 @@ DEAD_TASKS_TIMEOUT_S = 2.0
 """Maximum time in seconds of requests about transactions of dead tasks: the write itself is completed by then."""
 
 
+class LostMarkers(NamedTuple):
+    """The rows whose marker is lost, and the partitions in which a dead task's hanging transaction blocks readers."""
+
+    spans: list[TransactionSpan]
+    of_dead_tasks: set[TopicPartition]
+
+
 def await_markers(
     brokers: TransactionAdmin,
     spans: Mapping[str, Sequence[TransactionSpan]],
@@ -34,7 +42,26 @@ def await_markers(
     seen: dict[TopicPartition, Producers] | None = None,
     without_tasks: Collection[TopicPartition] = (),
 ) -> tuple[TopicPartition, ...]:
-    """Wait until partitions have the markers of transactions, given by transactional id; return those that have lost one.
+    """Wait as `find_lost_markers` does, and return all partitions with a lost marker.
+
+    Raises: as `find_lost_markers`.
+    """
+    found = find_lost_markers(
+        brokers, spans, deadline, markers_written=markers_written, seen=seen, without_tasks=without_tasks
+    )
+    return tuple(sorted({each.topic_partition for each in found.spans} | found.of_dead_tasks))
+
+
+def find_lost_markers(
+    brokers: TransactionAdmin,
+    spans: Mapping[str, Sequence[TransactionSpan]],
+    deadline: float,
+    *,
+    markers_written: bool = False,
+    seen: dict[TopicPartition, Producers] | None = None,
+    without_tasks: Collection[TopicPartition] = (),
+) -> LostMarkers:
+    """Wait until partitions have the markers of transactions, given by transactional id; return those that are lost.
 
     Partitions in which a dead task's hanging transaction blocks readers count too, except those in `without_tasks`.
 
@@ -71,9 +98,7 @@ def await_markers(
             )  # a deposed leader may not know that it is one
         attempts.waiting_for = partial(_describe_missing, brokers, left)
     shown = {tp: _begun_until(last[tp], rows) for tp, rows in seen.items() if tp in last.keys() - without_tasks}
-    return tuple(
-        sorted({each.topic_partition for each in left} | _hanging_of_dead_tasks(brokers, shown, own, deadline))
-    )
+    return LostMarkers(left, _hanging_of_dead_tasks(brokers, shown, own, deadline))
 
 
 def _hanging_of_dead_tasks(

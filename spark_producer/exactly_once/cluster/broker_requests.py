@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, TypeVar
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.exchange import NodeRequest
+from spark_producer.admin.exchange import Exchange, NodeRequest
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Action, Code
@@ -86,6 +86,8 @@ class TransactionAdmin:
         self.client = client
         self.sink = sink
         self.ahead = Ahead(client, self.epoch_of)
+        self.timeouts_ms: set[int] = set()
+        """The timeouts of tasks' transactions in the last vote."""
         self._coordinators: dict[str, int] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
@@ -167,22 +169,24 @@ class TransactionAdmin:
         *,
         resend: bool,
         postponed: set[str] | None = None,
+        begun: Exchange | None = None,
     ) -> dict[str, Any]:
         """Send a request for each transactional id to its coordinator, and return the responses by id.
 
         A request is sent again while its coordinator moves or loads, or completes another transaction (51); with `resend` also
         after no response. A response is a body; or an error, if it is unknown whether the coordinator has acted, or if it could
         not be reached; or the last response before the deadline. The ids of requests that a coordinator asked to repeat later are
-        added to `postponed`: it may have executed them nevertheless.
+        added to `postponed`: it may have executed them nevertheless. `begun` are the first requests, if they are sent already.
         """
         responses: dict[str, Any] = {}
         left = list(requests)
         try:
             for _ in self.attempts(deadline, "its coordinator"):
-                nodes = self.coordinators(left, deadline)
-                found = self.client.request_all(
-                    [NodeRequest(nodes[each], api, requests[each]) for each in left], deadline
-                )
+                if begun is None:
+                    nodes = self.coordinators(left, deadline)
+                    calls = [NodeRequest(nodes[each], api, requests[each]) for each in left]
+                    begun = self.client.begin(calls, deadline)
+                found, begun = self.client.finish(begun), None
                 responses.update(zip(left, found, strict=True))
                 left = [each for each in left if self._must_retry(each, responses[each], resend)]
                 if postponed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.exchange import NodeRequest
@@ -49,6 +50,7 @@ from spark_producer.exactly_once.protocol.commands import (
     Fenced,
     Found,
     ListOpen,
+    LogOutcomes,
     MarkersLost,
     Missing,
     Opened,
@@ -97,6 +99,10 @@ class CommandExecutor:
         self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
         self._last_inline: tuple[TopicPartition, ...] = ()
         """The partitions with inline rows of the last control record that was read."""
+        self._unseen: tuple[ProducerIdAndEpoch, list[TransactionSpan]] = ProducerIdAndEpoch(-1, -1), []
+        """The producer id and epoch of the last control write, and its rows."""
+        self._begun: ControlWrite | None = None
+        """The write whose first requests are sent, before its command."""
         self._just_fenced = False
         """Whether only reads of the log followed the last fence, with which the coordinator names all brokers."""
         self.fenced: Fenced | None = None
@@ -145,8 +151,14 @@ class CommandExecutor:
         self.written = ()
 
     def drop_inline(self) -> None:
-        """Drop the rows; `written` stays."""
+        """Drop the rows; `written` stays. Abort a transaction that was begun with them, and not continued after an error.
+
+        With transactions of tasks ABORT follows, whose fence does that.
+        """
         self._inline = {}
+        begun, self._begun = self._begun, None
+        if begun is not None and not begun.command.record.transactions:
+            begun.cancel()
 
     def perform(self, command: Command, seconds: float | None = None) -> Result:
         """Execute a command and return its result, within the timeout of the client, or of `seconds` if that is less.
@@ -159,7 +171,7 @@ class CommandExecutor:
         deadline = self.client.deadline()
         if seconds is not None:
             deadline = min(deadline, self.client.clock() + seconds)
-        if not isinstance(command, Fence | ReadControl | ListOpen):
+        if self._begun is None and not isinstance(command, Fence | ReadControl | ListOpen):
             self.brokers.ahead.drop()
         fenced = self._just_fenced
         self._just_fenced = isinstance(command, Fence) or (fenced and isinstance(command, ReadControl))
@@ -179,7 +191,10 @@ class CommandExecutor:
                     self._last_inline = () if response.record is None else response.record.inline
                 lacks = isinstance(response, Found) and self._is_missing(response)
                 return Missing(self.topic, response.record) if lacks else response
-            case ListOpen(excluding):
+            case ListOpen(excluding, following):
+                if following is not None:
+                    self._begin(following)
+                    deadline = min(self.client.deadline(), self.client.clock() + (seconds or self.client.timeout))
                 ids = {each.transactional_id for each in excluding}
                 return Opened(
                     coordinator_state.open_tasks(
@@ -198,10 +213,8 @@ class CommandExecutor:
                 by_transaction = zip(transactions, results, strict=True)
                 self._committed = {one for one, result in by_transaction if commit and isinstance(result, Ended)}
                 return TasksEnded(results)
-            case ReadLogs(transactions):
-                ended = self._committed.intersection(transactions)
-                sure = ended <= self._voted
-                return log_outcome.read_outcomes(self.brokers, transactions, ended, deadline, rows_seen=sure)
+            case ReadLogs(transactions, written):
+                return self._read_logs(transactions, written, deadline)
         raise IllegalState(f"{type(command).__name__} is not a command: a bug in pyproducer")
 
     def _ask_after_fence(self) -> None:
@@ -219,17 +232,55 @@ class CommandExecutor:
             ask_producers(self.brokers, several if len(several) <= MAX_GUESSED else self._last_inline)
         coordinator_state.ask_open_tasks(self.brokers, nodes_known=True)
 
+    def _begin(self, command: WriteControl) -> None:
+        """Send what a write and the vote before it need, together with the listing of open transactions.
+
+        It waits for the first requests of the write. Those of the listing have less time, and a connection on which one of them
+        times out is closed with all that is under way on it.
+        """
+        self.brokers.ahead.drop()
+        coordinator_state.ask_open_tasks(self.brokers)
+        precommit_check.ask(self.brokers, command.record.transactions)
+        deadline = self.client.deadline()
+        write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
+        with suppress(PyProducerError):  # the write itself raises it again
+            write.begin(self._inline if command.inline else {}, self._largest_part(command.record, deadline))
+            self._begun = write
+            write.wait()
+
     def _write(self, command: WriteControl, deadline: float) -> Result:
         inline = self._inline if command.inline else {}
         if set(inline) != set(command.record.inline if command.inline else ()):
             raise IllegalState("the rows to write are not in the partitions that the control record names")
-        write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
-        response = write.run(inline, self._largest_part(command.record, deadline))
+        write, self._begun = self._begun, None
+        if write is None or write.command != command:
+            write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
+        response = write.run(inline, self._largest_part(command.record, deadline), deadline)
+        self._unseen = command.fencing, write.spans
         if inline:
             counts = {tp: sum(batch.records for batch in batches) for tp, batches in inline.items()}
             spans = [each for each in write.spans if each.topic_partition in counts]
             self.written = tuple(Span(*each[1:], counts[each.topic_partition]) for each in spans)
         return response
+
+    def _read_logs(
+        self, transactions: tuple[TaskTransaction, ...], written: ProducerIdAndEpoch | None, deadline: float
+    ) -> LogOutcomes:
+        ended = self._committed.intersection(transactions)
+        control: dict[str, list[TransactionSpan]] = {}
+        if written is not None:
+            if self._unseen[0] != written:
+                raise IllegalState("the rows of the control record's transaction are unknown: a bug in pyproducer")
+            control[control_id(self.sink)] = self._unseen[1]
+        return log_outcome.read_outcomes(
+            self.brokers,
+            transactions,
+            ended,
+            deadline,
+            rows_seen=ended <= self._voted,
+            control=control,
+            without_tasks={TopicPartition(self.topic, PARTITION)} if control else (),
+        )
 
     def _largest_part(self, record: ControlRecord, deadline: float) -> int:
         """Return the maximum bytes of a part of `record`. An unknown topic is checked only for a long record."""

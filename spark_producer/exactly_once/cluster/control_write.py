@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from spark_producer.admin.exchange import Exchange, NodeRequest
 from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
@@ -25,7 +26,12 @@ from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.coordinator_state import describe
 from spark_producer.exactly_once.cluster.end_transactions import END_TXN_APIS
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
-from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, find_uncommittable, producers
+from spark_producer.exactly_once.cluster.partition_state import (
+    TransactionSpan,
+    ask_producers,
+    find_uncommittable,
+    producers,
+)
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
@@ -63,30 +69,83 @@ class ControlWrite:
         self._transaction_version = transaction_version
         self._fencing = command.fencing
         self._record = command.record
+        self.command = command
         self._id = control_id(brokers.sink)
         self._deadline = deadline
+        self._batches: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
+        self._added: Exchange | None = None
+        """The request that adds the partitions to the transaction, if it is sent already."""
+        self._produce: InlineProduce | None = None
         self.spans: list[TransactionSpan] = []
         """The offsets of the record and the rows, once all are acknowledged."""
 
-    def run(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> WriteResult:
-        """Write the record and the rows, and commit them.
+    def begin(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> None:
+        """Send the first requests of the transaction and return without waiting; `run` continues.
+
+        Raises:
+            ExactlyOnceError: the record is too large.
+        """
+        self._encode(inline, largest_part)
+        self._send_first()
+
+    def wait(self) -> None:
+        """Wait for the responses to the requests of `begin`, as long as each may take; `run` handles them."""
+        if self._added is not None:
+            self._brokers.client.finish(self._added)
+        if self._produce is not None:
+            self._produce.wait()
+
+    def cancel(self) -> None:
+        """Abort the transaction of a write that was begun and is not continued."""
+        self.wait()
+        self._abort()
+
+    def _encode(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> None:
+        now = self._brokers.client.now_ms()
+        records = record_json.encode(self._record, largest_part, self._fencing)
+        control = [EncodedBatch(*self._control_tp, 1, bytes(encode_few([one], now))) for one in records]
+        self._batches = {**inline, self._control_tp: control}
+
+    def _send_first(self) -> None:
+        """Send what depends on nothing: the rows; or before them their partitions, and the question for the next sequence."""
+        if self._transaction_version is TransactionVersion.IMPLICIT:
+            self._produce = self._rows(0)
+            self._produce.begin(self._deadline)
+            return
+        node = self._brokers.known_coordinators([self._id]).get(self._id)
+        if node is not None:
+            ask_producers(self._brokers, [self._control_tp])
+            call = NodeRequest(node, ADD_PARTITIONS_TO_TXN, self._partitions_request())
+            self._added = self._brokers.client.begin([call], self._deadline)
+
+    def _rows(self, sequence: int) -> InlineProduce:
+        """Return the Produce requests; `sequence` is the next one in the control partition."""
+        version = self._transaction_version
+        sequences = {self._control_tp: sequence}
+        return InlineProduce(self._brokers, self._id, self._fencing, version, self._batches, sequences)
+
+    def run(
+        self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int, deadline: float | None = None
+    ) -> WriteResult:
+        """Write the record and the rows, and commit them, until `deadline` if it is given; `begin` may have been called.
 
         Raises:
             BrokerError: rows are refused, or a right is missing; the transaction is aborted. ExactlyOnceError: the record is too
             large. KafkaTimeout: all is committed, but a partition did not have the marker in time.
         """
-        now = self._brokers.client.now_ms()
-        records = record_json.encode(self._record, largest_part, self._fencing)
-        control = [EncodedBatch(*self._control_tp, 1, bytes(encode_few([one], now))) for one in records]
-        batches = {**inline, self._control_tp: control}
+        is_begun = bool(self._batches)
+        if not is_begun:
+            self._encode(inline, largest_part)
+        self._deadline = self._deadline if deadline is None else deadline
         try:
-            response, sequence = self._open(list(batches))
+            if not is_begun:
+                self._send_first()
+            response, sequence = self._open()
             if response is not None:
                 return response
-            produce = InlineProduce(
-                self._brokers, self._id, self._fencing, self._transaction_version, batches, {self._control_tp: sequence}
-            )
+            produce = self._produce or self._rows(sequence)
             stop = produce.run(self._deadline)
+            self._brokers.ahead.drop()  # what was asked before the rows were written says nothing about them
             failpoint("control.produced")
             if stop is not None:
                 return self._fenced_off(stop) if isinstance(stop, FencedOff) else stop
@@ -105,12 +164,12 @@ class ControlWrite:
             )
         written = self._commit()
         failpoint("control.ended")
-        if not isinstance(written, ControlWritten):
+        if not isinstance(written, ControlWritten) or not self.command.awaits_markers:
             return written
         lost = await_markers(self._brokers, {self._id: spans}, self._deadline, without_tasks={self._control_tp})
         return MarkersLost(lost) if lost else written
 
-    def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Indeterminate | None, int]:
+    def _open(self) -> tuple[FencedOff | Indeterminate | None, int]:
         """Begin the transaction, if its version needs that; return the failure or None, and the control partition's next
         sequence.
 
@@ -120,22 +179,26 @@ class ControlWrite:
         """
         if self._transaction_version is TransactionVersion.IMPLICIT:
             return None, 0
-        stop = self._stop(self._add(partitions), "adding partitions to the transaction")
+        stop = self._stop(self._add(), "adding partitions to the transaction")
         return stop, 0 if stop is not None else self._next_sequence()
 
-    def _add(self, partitions: Sequence[TopicPartition]) -> Any:
+    def _partitions_request(self) -> AddPartitionsToTxnRequest:
+        topics = tuple(AddPartitionsToTxnTopic(topic, tuple(some)) for topic, some in by_topic(self._batches).items())
+        return AddPartitionsToTxnRequest(self._id, *self._fencing, topics)
+
+    def _add(self) -> Any:
         """Add partitions to the transaction, and return the response.
 
         While the coordinator does not know one, the request is repeated: other brokers may know a topic that was just created.
         """
-        topics = tuple(AddPartitionsToTxnTopic(topic, tuple(some)) for topic, some in by_topic(partitions).items())
-        requests = {self._id: AddPartitionsToTxnRequest(self._id, *self._fencing, topics)}
+        requests = {self._id: self._partitions_request()}
         response: Any = None
         until = min(self._deadline, self._brokers.client.clock() + GONE_AFTER_S)
         with suppress(KafkaTimeout):
             for _ in self._brokers.attempts(until, "the coordinator to know the topics"):
+                begun, self._added = self._added, None
                 response = self._brokers.request_coordinators(
-                    ADD_PARTITIONS_TO_TXN, requests, self._deadline, resend=False
+                    ADD_PARTITIONS_TO_TXN, requests, self._deadline, resend=False, begun=begun
                 )[self._id]
                 if not _is_unknown(response):
                     break

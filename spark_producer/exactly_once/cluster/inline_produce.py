@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from spark_producer.admin.exchange import NodeRequest
+from spark_producer.admin.exchange import Exchange, NodeRequest
 from spark_producer.admin.exchange_client import MAX_IN_FLIGHT
 from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import FENCING, Action, Code
@@ -131,6 +131,20 @@ class InlineProduce:
         self._fencing = fencing
         self._api = PRODUCE_APIS[transaction_version]
         self._queues = {tp: _Queue(some, sequences.get(tp, 0)) for tp, some in batches.items()}
+        self._begun: tuple[list[_Request], Exchange] | None = None
+        """The requests of the next round, if they are sent already."""
+
+    def begin(self, deadline: float) -> None:
+        """Send the first requests and return without waiting, if all leaders are known."""
+        left = self._left()
+        leaders = self._brokers.known_leaders(left)
+        if len(leaders) == len(left):
+            self._begun = self._send(leaders, deadline)
+
+    def wait(self) -> None:
+        """Wait for the responses to the requests of `begin`; `run` handles them."""
+        if self._begun is not None:
+            self._brokers.client.finish(self._begun[1])
 
     def run(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send all batches. Return None if all are acknowledged, otherwise the result of the write.
@@ -168,16 +182,11 @@ class InlineProduce:
 
     def _send_round(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send one round of requests, and handle the responses."""
-        left = self._left()
-        leaders = self._brokers.leaders(left, deadline)
-        for tp in left:
-            if tp not in leaders:
-                raise self._brokers.not_found(tp)
-        requests = [*self._next_requests(leaders)]
-        calls = [NodeRequest(request.node, self._api, self._body(request)) for request in requests]
+        requests, exchange = self._begun or self._send(self._leaders(deadline), deadline)
+        self._begun = None
         for queue in self._queues.values():
             queue.stalled = False
-        for request, response in zip(requests, self._brokers.client.request_all(calls, deadline), strict=True):
+        for request, response in zip(requests, self._brokers.client.finish(exchange), strict=True):
             if isinstance(response, PyProducerError) and not isinstance(response, BrokersUnreachable):
                 return Indeterminate(str(response))
             stop = self._on_response(request, response)
@@ -187,6 +196,19 @@ class InlineProduce:
             queue.split()
         self._brokers.forget_leaders(self._stalled())
         return None
+
+    def _leaders(self, deadline: float) -> dict[TopicPartition, int]:
+        left = self._left()
+        leaders = self._brokers.leaders(left, deadline)
+        for tp in left:
+            if tp not in leaders:
+                raise self._brokers.not_found(tp)
+        return leaders
+
+    def _send(self, leaders: Mapping[TopicPartition, int], deadline: float) -> tuple[list[_Request], Exchange]:
+        requests = [*self._next_requests(leaders)]
+        calls = [NodeRequest(request.node, self._api, self._body(request)) for request in requests]
+        return requests, self._brokers.client.begin(calls, deadline)
 
     def _stalled(self) -> list[TopicPartition]:
         """Return the partitions with a retriable error in the last round."""

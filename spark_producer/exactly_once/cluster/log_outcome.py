@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from spark_producer.admin.exchange import NodeRequest
@@ -12,7 +13,7 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.common.offsets import EARLIEST
 from spark_producer.errors import PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.await_markers import await_markers
+from spark_producer.exactly_once.cluster.await_markers import LostMarkers, find_lost_markers
 from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER_S, TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.fetch import fetch_request, read_at, rows_of
 from spark_producer.exactly_once.cluster.partition_state import Producers, TransactionSpan, offsets
@@ -38,13 +39,16 @@ def read_outcomes(
     *,
     rows_seen: bool = False,
     dead_tasks: bool = True,
+    control: Mapping[str, Sequence[TransactionSpan]] = MappingProxyType({}),
+    without_tasks: Collection[TopicPartition] = (),
 ) -> LogOutcomes:
     """Return the outcome of each transaction, once all partitions have its marker or have lost it.
 
     The coordinators have committed those in `ended`. Their partitions are not read if the epoch of the producer's last marker
     shows that it ended the transaction, which saves thousands of batches. A topic that was created again has the marker and not
     the rows; that is checked unless the rows were there just before (`rows_seen`, R7). In partitions in which a dead task's
-    hanging transaction blocks readers, the marker counts as lost too, unless `dead_tasks` is false.
+    hanging transaction blocks readers, the marker counts as lost too, unless `dead_tasks` is false; those in `without_tasks` are
+    left out. `control` has the rows of the control record's own transaction by its id: its markers are awaited with the others.
 
     Raises:
         KafkaTimeout: markers were still being written at the deadline; the message names the partitions.
@@ -52,8 +56,13 @@ def read_outcomes(
     """
     spans = {each.transactional_id: [_transaction_span(each, span) for span in each.spans] for each in transactions}
     seen: dict[TopicPartition, Producers] = {}
-    left_out = () if dead_tasks else {each.topic_partition for some in spans.values() for each in some}
-    lost = await_markers(brokers, spans, deadline, seen=seen, without_tasks=left_out)
+    left_out = set(without_tasks)
+    if not dead_tasks:
+        left_out |= {each.topic_partition for some in spans.values() for each in some}
+    found = find_lost_markers(brokers, {**spans, **control}, deadline, seen=seen, without_tasks=left_out)
+    own = [each for some in control.values() for each in some]
+    hanging = _lost_partitions(found, own)
+    lost = _lost_partitions(found, [each for some in spans.values() for each in some])
     closed = [each for some in spans.values() for each in some if each.topic_partition not in lost]
     outcomes = {
         each: TransactionOutcome.OPEN for some in spans.values() for each in some if each.topic_partition in lost
@@ -73,8 +82,14 @@ def read_outcomes(
                 outcomes[each] = TransactionOutcome.COMMITTED
     outcomes |= outcomes_by_span(brokers, [each for each in closed if each not in outcomes], deadline)
     return LogOutcomes(
-        tuple(_combined(outcomes[each] for each in spans[one.transactional_id]) for one in transactions), lost
+        tuple(_combined(outcomes[each] for each in spans[one.transactional_id]) for one in transactions), lost, hanging
     )
+
+
+def _lost_partitions(found: LostMarkers, spans: Collection[TransactionSpan]) -> tuple[TopicPartition, ...]:
+    """Return the partitions in which markers of `spans` are lost, or a dead task's transaction hangs."""
+    lost = {each.topic_partition for each in found.spans if each in spans}
+    return tuple(sorted(lost | (found.of_dead_tasks & {each.topic_partition for each in spans})))
 
 
 def _missing_rows(

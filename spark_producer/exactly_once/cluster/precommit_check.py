@@ -6,12 +6,13 @@ import re
 from collections.abc import Collection, Sequence
 
 from spark_producer.admin.exchange import NodeRequest
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions, worst_error
-from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
+from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, ask_states, describe
 from spark_producer.exactly_once.cluster.end_transactions import wait_for_leaders
-from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, find_uncommittable
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, ask_producers, find_uncommittable
 from spark_producer.exactly_once.names import task_prefix
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import LIST_TRANSACTIONS
@@ -61,6 +62,18 @@ def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction
     )
 
 
+def ask(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction]) -> None:
+    """Send the requests of `objections` ahead, as far as coordinators and leaders are known."""
+    if not transactions:
+        return
+    brokers.ahead.ask_metadata(sorted({span.topic for each in transactions for span in each.spans}))
+    ids = [each.transactional_id for each in transactions]
+    ask_states(brokers, ids)
+    nodes = dict.fromkeys(brokers.known_coordinators(ids).values())
+    brokers.ahead.ask(_late_call(brokers, node, timeout) for node in nodes for timeout in brokers.timeouts_ms)
+    ask_producers(brokers, {TopicPartition(span.topic, span.partition) for each in transactions for span in each.spans})
+
+
 def _partition_name(span: TransactionSpan) -> str:
     return format_partitions([span.topic_partition])
 
@@ -74,15 +87,10 @@ def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadl
     groups: dict[tuple[int, int], list[DescribedTransaction]] = {}
     for row in rows:
         groups.setdefault((nodes[row.transactional_id], row.transaction_timeout_ms), []).append(row)
-    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
-    calls = [
-        NodeRequest(
-            node, LISTING, ListTransactionsRequest((ONGOING,), (), int(timeout * (1 - MIN_TIME_LEFT_FRACTION)), pattern)
-        )
-        for node, timeout in groups
-    ]
+    brokers.timeouts_ms = {timeout for _, timeout in groups}
+    calls = [_late_call(brokers, node, timeout) for node, timeout in groups]
     found: set[str] = set()
-    for group, response in zip(groups.values(), brokers.client.request_all(calls, deadline), strict=True):
+    for group, response in zip(groups.values(), brokers.ahead.request_all(calls, deadline), strict=True):
         if isinstance(response, PyProducerError) or worst_error(response):
             now = brokers.client.now_ms()
             found |= {row.transactional_id for row in group if _is_late(row, now)}
@@ -90,6 +98,13 @@ def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadl
             listed = {each.transactional_id for each in response.transaction_states}
             found |= {row.transactional_id for row in group if row.transactional_id in listed}
     return found
+
+
+def _late_call(brokers: TransactionAdmin, node: int, timeout_ms: int) -> NodeRequest:
+    """Return the request for the transactions of the sink's tasks with this timeout that have too little time left."""
+    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
+    age_ms = int(timeout_ms * (1 - MIN_TIME_LEFT_FRACTION))
+    return NodeRequest(node, LISTING, ListTransactionsRequest((ONGOING,), (), age_ms, pattern))
 
 
 def _is_late(row: DescribedTransaction, now_ms: int) -> bool:

@@ -39,27 +39,30 @@ class ReadControl(NamedTuple):
     """
 
 
-class ListOpen(NamedTuple):
-    """List the open transactions of this sink's task ids on all brokers, except those with the ids of `excluding`.
-
-    Result: `Opened`.
-    """
-
-    excluding: tuple[TaskTransaction, ...] = ()
-
-
 class WriteControl(NamedTuple):
     """Write `record` in a transaction of the control id, with the rows of inline tasks if `inline`.
 
     Before EndTxn the executor checks that the transaction starts at its own first row in each partition, so that no older
-    transaction is merged with it and none of its rows is missing (R7); after it, that all partitions have the marker (R8). A
-    request without a response is never sent again (`Indeterminate`). Result: `ControlWritten`, `MarkersLost`, `FencedOff`,
-    `Indeterminate`, `OlderTransactionHangs`.
+    transaction is merged with it and none of its rows is missing (R7); after it, that all partitions have the marker (R8), which
+    without `awaits_markers` is left to the `ReadLogs` that follows. A request without a response is never sent again
+    (`Indeterminate`). Result: `ControlWritten`, `MarkersLost`, `FencedOff`, `Indeterminate`, `OlderTransactionHangs`.
     """
 
     fencing: ProducerIdAndEpoch
     record: ControlRecord
     inline: bool = False
+    awaits_markers: bool = True
+
+
+class ListOpen(NamedTuple):
+    """List the open transactions of this sink's task ids on all brokers, except those with the ids of `excluding`.
+
+    Requests of the write `following` may be sent at the same time, up to its EndTxn; that write gets their responses. Result:
+    `Opened`.
+    """
+
+    excluding: tuple[TaskTransaction, ...] = ()
+    following: WriteControl | None = None
 
 
 class Vote(NamedTuple):
@@ -85,10 +88,12 @@ class EndTasks(NamedTuple):
 class ReadLogs(NamedTuple):
     """Read the outcome of each transaction from the partitions' logs, and whether its markers are there (R8).
 
-    Result: `LogOutcomes`.
+    `written` is the producer id and epoch of the control record's own transaction, if its write has left its markers to this
+    command. Result: `LogOutcomes`.
     """
 
     transactions: tuple[TaskTransaction, ...]
+    written: ProducerIdAndEpoch | None = None
 
 
 Command: TypeAlias = Fence | DescribeControlId | ReadControl | ListOpen | WriteControl | Vote | EndTasks | ReadLogs
@@ -219,10 +224,14 @@ class TransactionOutcome(enum.Enum):
 
 
 class LogOutcomes(NamedTuple):
-    """The outcome of each transaction, in the order of the command (`OPEN` if open in any partition), and the open partitions."""
+    """The outcome of each transaction, in the order of the command (`OPEN` if open in any partition), and the open partitions.
+
+    `hanging` are partitions that have lost the marker of the control record's own transaction.
+    """
 
     outcomes: tuple[TransactionOutcome, ...]
     open_partitions: tuple[TopicPartition, ...] = ()
+    hanging: tuple[TopicPartition, ...] = ()
 
 
 WriteResult: TypeAlias = ControlWritten | MarkersLost | FencedOff | Indeterminate | OlderTransactionHangs

@@ -75,7 +75,7 @@ LEFT_TO_OTHERS = frozenset({FailureKind.FENCED, FailureKind.EXPIRED, FailureKind
 
 @dataclass(frozen=True, slots=True)
 class ListingOrphans:
-    """Lists the orphans: open transactions of the sink's tasks that are not part of the write."""
+    """Lists the orphans: open transactions of the sink's tasks that are not part of the write, whose rows are sent meanwhile."""
 
     failpoint: ClassVar = "commit.listing"
 
@@ -86,7 +86,7 @@ class ListingOrphans:
 
     @property
     def command(self) -> ListOpen:
-        return ListOpen(self.record.transactions)
+        return ListOpen(self.record.transactions, write_command(self.fencing, self.record))
 
     def on_result(self, result: Result) -> Next:
         following = CheckingTransactions if self.record.transactions else WritingControlRecord
@@ -135,12 +135,13 @@ class WritingControlRecord:
 
     @property
     def command(self) -> WriteControl:
-        return WriteControl(self.fencing, self.record, inline=bool(self.record.inline))
+        return write_command(self.fencing, self.record)
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):
             case ControlWritten(fencing):
-                return decided(roll_forward.DecidedWrite(self.record, fencing), self.orphans)
+                written = self.fencing if self.record.transactions else None
+                return decided(roll_forward.DecidedWrite(self.record, fencing, written=written), self.orphans)
             case MarkersLost(partitions):
                 # It is decided all the same: the tasks' transactions are committed before the write fails with HUNG.
                 return decided(roll_forward.DecidedWrite(self.record, self.fencing, partitions), self.orphans)
@@ -377,6 +378,11 @@ def control_record(handle: WriteHandle, query: str, batch: int, messages: Sequen
         () if last is None else last.earlier,
     )
     return record if transactions else done(record)
+
+
+def write_command(fencing: ProducerIdAndEpoch, record: ControlRecord) -> WriteControl:
+    """Return the command that commits the batch of `record`. With transactions to end, all markers are awaited after that."""
+    return WriteControl(fencing, record, inline=bool(record.inline), awaits_markers=not record.transactions)
 
 
 def decided(write: roll_forward.DecidedWrite, orphans: Orphans) -> Next:

@@ -47,12 +47,16 @@ TAKEN_OVER = "that driver completes what is decided"
 
 
 class DecidedWrite(NamedTuple):
-    """A decided write. `hanging` are partitions that have lost the marker of the record's own transaction."""
+    """A decided write. `hanging` are partitions that have lost the marker of the record's own transaction.
+
+    `written` is the producer id and epoch of that transaction, if its markers are not checked yet.
+    """
 
     record: ControlRecord
     fencing: ProducerIdAndEpoch
     hanging: tuple[TopicPartition, ...] = ()
     tries: int = MAX_TRIES
+    written: ProducerIdAndEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,11 @@ class ReadingLogs:
 
     @property
     def command(self) -> ReadLogs:
-        return ReadLogs(self.write.record.transactions)
+        return ReadLogs(self.write.record.transactions, self.write.written)
 
     def on_result(self, result: Result) -> Next:
         found = expect(self, result, LogOutcomes)
-        record, hanging = self.write.record, self.write.hanging
+        record, hanging = self.write.record, self.write.hanging + found.hanging
         status = final_status(record, self.refused, found.outcomes)
         if hanging or (status is Status.HUNG and record.status is Status.HUNG):
             # Where the control record itself hangs, one more transaction of the control id would decide what hangs there.
@@ -166,7 +170,7 @@ class ReadingAgain:
             return no_record(self.write.record.sink, result.topic)
         record, hanging = read_result(self, result)
         if record is not None and record.token == self.write.record.token and record.status in DECIDED:
-            return start(self.write._replace(record=record, hanging=hanging))
+            return start(self.write._replace(record=record, hanging=hanging, written=None))
         if hanging:
             return markers_lost(self.write.record.sink, hanging)
         return fenced_off(self.write.record.sink, TAKEN_OVER)

@@ -80,18 +80,18 @@ class World:
         self, number: int, *tasks: TaskTransaction | EncodedBatch, without: TopicPartition | None = None
     ) -> None:
         """The driver dies when its rows and the record are in the log, before EndTxn; but nothing came to `without`."""
-        run = InlineProduce.run
+        init = InlineProduce.__init__
 
-        def some(self: InlineProduce, deadline: float) -> Any:
+        def some(self: InlineProduce, *given: Any) -> None:
+            init(self, *given)
             if without is not None:
                 self._queues.pop(without, None)
-            return run(self, deadline)
 
         def dies(_: InlineProduce) -> None:
             raise Died
 
         with pytest.MonkeyPatch.context() as patch, suppress(Died):
-            patch.setattr(InlineProduce, "run", some)
+            patch.setattr(InlineProduce, "__init__", some)
             patch.setattr(InlineProduce, "spans", dies)
             patch.setattr(ControlWrite, "_abort", lambda _: None)
             self.commit(number, *tasks)

@@ -32,7 +32,7 @@ from spark_producer.exactly_once.protocol.commands import (
     Voted,
     WriteControl,
 )  # fmt: skip
-from spark_producer.exactly_once.protocol.commit import commit
+from spark_producer.exactly_once.protocol.commit import ListingOrphans, commit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
@@ -86,12 +86,39 @@ def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -
     )
     assert asked == [
         Vote((ONE, TWO), HELD),
-        WriteControl(HELD, DECIDED),
+        WriteControl(HELD, DECIDED, awaits_markers=False),
         EndTasks((ONE, TWO), commit=True),
-        ReadLogs((ONE, TWO)),
+        ReadLogs((ONE, TWO), HELD),
         WriteControl(NEWER, DONE),
     ]
     assert outcome == WriteCommitted(5)
+
+
+def test_a_lost_marker_of_the_record_itself_ends_the_write_when_its_transactions_are_committed() -> None:
+    """One more transaction of the control id would decide what hangs there, so the status is not written."""
+    lost = TopicPartition("commits", 0)
+    asked, outcome = listed(
+        commit(BOTH, 5), [Voted(), ControlWritten(NEWER), ALL_ENDED, COMMITTED._replace(hanging=(lost,))]
+    )
+    assert asked[-1] == ReadLogs((ONE, TWO), HELD)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (FailureKind.HUNG, ("commits-0",))
+
+
+def test_markers_that_a_read_has_found_are_not_looked_for_again() -> None:
+    again: list[Result] = [
+        Indeterminate(),
+        Fenced(NEWEST),
+        Found(DECIDED),
+        ALL_ENDED,
+        COMMITTED,
+        ControlWritten(NEWEST),
+    ]
+    asked, _ = listed(
+        commit(BOTH, 5),
+        [Voted(), ControlWritten(NEWER), ALL_ENDED, COMMITTED, *again],
+    )
+    assert [each for each in asked if isinstance(each, ReadLogs)] == [ReadLogs((ONE, TWO), HELD), ReadLogs((ONE, TWO))]
 
 
 def test_inline_rows_alone_are_done_with_one_write() -> None:
@@ -128,7 +155,18 @@ def test_what_dead_tasks_have_left_open_is_aborted_when_all_is_done() -> None:
 def test_what_is_the_writes_own_is_not_asked_for() -> None:
     start = commit([*BOTH, inline(0, of=OURS)], 5)
     assert not isinstance(start, AlreadyDone | WriteCommitted | Failed)
-    assert start.command == ListOpen((ONE, TWO))
+    assert isinstance(start, ListingOrphans)
+    following = WriteControl(HELD, start.record, inline=True, awaits_markers=False)
+    assert start.command == ListOpen((ONE, TWO), following)
+    asked, _ = ended(start, [NOTHING, Voted(("an objection",))])
+    assert asked == [ListOpen((ONE, TWO), following), Vote((ONE, TWO), HELD)]
+
+
+def test_the_write_that_is_sent_with_the_listing_is_the_one_that_is_continued() -> None:
+    for messages in (BOTH, [inline(0, of=OURS)]):
+        asked, _ = ended(commit(messages, 5), [NOTHING, *[Voted()] * (messages is BOTH), FencedOff()])
+        assert isinstance(asked[0], ListOpen)
+        assert asked[-1] == asked[0].following
 
 
 FINDS_OUT_LATER: list[Result] = [Indeterminate(), Fenced(NEWER), Found(DONE._replace(token=OURS.token))]
@@ -159,7 +197,7 @@ def test_both_kinds_of_tasks_go_into_one_decision() -> None:
         ],
     )
     decided = record(Status.COMMITTING, 5, TOKEN, ONE)._replace(inline=(TopicPartition("t", 3),), rows=3)
-    assert asked[1] == WriteControl(HELD, decided, inline=True)
+    assert asked[1] == WriteControl(HELD, decided, inline=True, awaits_markers=False)
     assert asked[4] == WriteControl(HELD, DONE._replace(rows=3, done_rows=3))
     assert outcome == WriteCommitted(5)
 

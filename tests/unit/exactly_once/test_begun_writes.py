@@ -1,0 +1,102 @@
+"""Rows and record that were sent together with the listing of orphans, in writes that do not get to their commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_producer.common import failpoints
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.outcomes import FailureKind, NothingToAbort, WriteAborted
+from tests.support.filled_tasks import batch, inline, prepared
+from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
+
+
+class Stopped(Exception):
+    """The commit fails here."""
+
+
+@pytest.fixture
+def stop() -> Iterator[Callable[[str], None]]:
+    """Let a commit fail at a failpoint."""
+
+    def at(name: str) -> None:
+        def raises(reached: str) -> None:
+            if reached == name:
+                raise Stopped
+
+        failpoints.install(raises)
+
+    yield at
+    failpoints.install(None)
+
+
+def state(world: World) -> str:
+    """The state of the control id's transaction."""
+    own = control_id(SINK)
+    row = describe(world.tasks.brokers, [own], world.tasks.client.deadline())[own]
+    assert row is not None
+    return row.transaction_state
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_rows_of_a_commit_that_fails_after_the_listing_are_aborted_at_once(
+    world: World, stop: Callable[[str], None], warm: bool
+) -> None:
+    """Readers would wait for a minute. The leaders are known from the second commit on."""
+    if warm:
+        world.commit(0, batch(*ZERO, "a"))
+        world.handle = driver.begin(world.sink)
+    stop("commit.listing")
+    messages = [inline(world.handle, 1, batch(*ZERO, "b"))]
+    with pytest.raises(Stopped):
+        driver.commit(world.sink, messages, 1)
+    assert state(world) != ONGOING
+    assert isinstance(driver.abort(world.sink, messages, 1), NothingToAbort)
+    failpoints.install(None)
+    world.run_again(1, batch(*ZERO, "b"))
+    assert world.rows() == (["a", "b"] if warm else ["b"])
+
+
+def test_a_record_whose_vote_fails_is_aborted_by_the_fence_of_the_abort(world: World) -> None:
+    world.commit(0, world.fill(0, (0, "a")))
+    world.handle = driver.begin(world.sink)
+    late, open_one = world.fill(1, (0, "b")), world.fill(2, (1, "c"))
+    world.take_over(late)
+    messages = [prepared(world.handle, 1, each) for each in (late, open_one)]
+    with pytest.raises(ExactlyOnceError) as failed:
+        driver.commit(world.sink, messages, 1)
+    assert failed.value.kind == FailureKind.VOTE.name
+    ended = driver.abort(world.sink, messages, 1)
+    assert isinstance(ended, WriteAborted)
+    assert open_one.transactional_id in ended.transactions
+    assert state(world) != ONGOING
+    world.run_again(1, (0, "b"), (1, "c"))
+    assert world.rows() == ["a", "b", "c"]
+
+
+def test_a_driver_that_dies_after_the_listing_has_written_nothing(world: World, stop: Callable[[str], None]) -> None:
+    world.commit(0, batch(*ZERO, "a"), world.fill(0, (1, "b")))
+    world.handle = driver.begin(world.sink)
+    stop("commit.listing")
+    message = prepared(world.handle, 1, world.fill(0, (0, "c")))
+    with pytest.raises(Stopped):
+        driver.commit(world.sink, [message, inline(world.handle, 1, batch(*ZERO, "d"))], 1)
+    failpoints.install(None)
+    world.run_again(1, (0, "c"), batch(*ZERO, "d"))
+    assert world.rows() == ["a", "b", "c", "d"]
+
+
+def test_a_newer_driver_refuses_the_rows_that_an_older_one_sends_with_its_listing(world: World) -> None:
+    world.commit(0, batch(*ZERO, "a"))
+    old = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
+    with pytest.raises(ExactlyOnceError) as fenced:
+        driver.commit(world.sink, [inline(old, 1, batch(*ZERO, "old"))], 1)
+    assert fenced.value.kind == FailureKind.FENCED.name
+    world.commit(1, batch(*ZERO, "b"))
+    assert world.rows() == ["a", "b"]
