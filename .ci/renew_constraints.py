@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = """\
 # The versions that this project was tested with; Makefile and CI install these. `make constraints` writes this file.
-# Whoever uses the package is not bound by it: pyproject.toml says what is accepted.
+# Users of the package are not bound by it: pyproject.toml says what is accepted.
 """
 
 

@@ -29,7 +29,7 @@ def check_files() -> None:
     place = Path(sysconfig.get_path("platlib")).resolve()
     assert place in Path(spark_producer.__file__).resolve().parents, f"tried {spark_producer.__file__}, not the wheel"
     assert installed.version == spark_producer.__version__, (installed.version, spark_producer.__version__)
-    assert "spark_producer/py.typed" in names, "py.typed is missing: nobody's type checker would look at our types"
+    assert "spark_producer/py.typed" in names, "py.typed is missing: type checkers would ignore our types"
     assert any(name.endswith("licenses/LICENSE") for name in names), "LICENSE is missing"
     assert kernel.LOADED.describe() == "compiled kernel", kernel.LOADED.describe()
 

@@ -110,7 +110,7 @@ def _draw_panel(panel: Any, headline: Headline, count: int) -> None:
         panel.text(value + 0.02 * edge, place, text, va="center", fontsize=9, weight="normal" if place else "bold")
     panel.set_yticks(places, [textwrap.fill(name, _NAME) for name in names], fontsize=9)
     panel.set_ylim(count - 0.5, -0.5)
-    panel.set_xlim(0, 2.6 * edge)  # the rest is for the words after the longest bar
+    panel.set_xlim(0, 2.6 * edge)  # the rest is for the text after the longest bar
     panel.set_xticks([])
     panel.tick_params(left=False)
     panel.spines[["top", "right", "bottom", "left"]].set_visible(False)

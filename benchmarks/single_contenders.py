@@ -206,7 +206,7 @@ class Confluent:
 
 
 class ConfluentMany(Confluent):
-    """confluent-kafka, which is given lists of dictionaries; they are made here, since nobody has them at hand."""
+    """confluent-kafka, which is given lists of dictionaries; they are made here, since callers do not have them."""
 
     def __init__(self, servers: str, linger_ms: int) -> None:
         super().__init__(servers, linger_ms, True)

@@ -144,7 +144,7 @@ def records(kind: str, size: int = DATA_BYTES) -> bytes:
 
 
 def packed_size(level: int, data: bytes, piece: int) -> int:
-    """Return the bytes of all pieces of `data`, each packed by itself."""
+    """Return the bytes of all pieces of `data`, each packed alone."""
     compressor, view = Compressor(Codec.ZSTD, level), memoryview(data)
     return sum(len(compressor.compress(view[start : start + piece])) for start in range(0, len(data), piece))
 

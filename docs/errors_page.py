@@ -1,7 +1,7 @@
 """Makes docs/errors.md from the classes of errors, Kafka's error codes and the checks of rows; `docs/update.py` calls it.
 
-What happened is told by the package: the docstring of a class, the advice of a code, and the messages that checks really give for
-bad rows. What to do about each class is told here; a class without a line of its own here stops `make docs`.
+What happened is said by the package: the docstring of a class, the advice of a code, and the messages that checks really give for
+bad rows. What to do about each class is said here; a class without a line of its own here stops `make docs`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ goes on.
 FAILURES_SECTION = """
 ## Kinds of `ExactlyOnceError`
 
-`error.kind` is one of these, or empty if the write was not judged. *Again*: a restarted streaming query repeats it by itself;
+`error.kind` is one of these, or empty if the write was not judged. *Again*: a restarted streaming query repeats it on its own;
 otherwise a person decides. [What to do](exactly_once_explained.md#what-you-see-and-what-to-do).
 
 | kind | why the write stopped | again |
@@ -266,7 +266,7 @@ def _refused_rows() -> Iterator[str]:
 
 
 def row_messages() -> list[tuple[BadRowClass, str]]:
-    """What is said of each kind of bad row: each check finds one in an example, and tells it."""
+    """What is said of each kind of bad row: each check finds one in an example."""
     found = [(BadRowClass.ROW, row.message) for example in EXAMPLES for row in _read(example).rejected]
     beyond = make_partitioner(CONFIG).reject(_read({"partition": pa.array([4])}).columns, [FOUR_PARTITIONS])
     found += [(BadRowClass.ROW, row.message) for row in beyond]
@@ -285,7 +285,7 @@ def _read(example: Mapping[str, ArrowArray]) -> ReadColumns:
 
 
 def _headers(count: int, key: ArrowArray) -> ArrowArray:
-    """A row with so many headers of one key."""
+    """A row with this number of headers of one key."""
     keys = pa.concat_arrays([key] * count)
     entries = pa.StructArray.from_arrays([keys, pa.nulls(count, pa.binary())], ["key", "value"])
     return pa.ListArray.from_arrays([0, count], entries)

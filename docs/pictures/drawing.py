@@ -94,7 +94,7 @@ def wrapped(words: str, room: float, kind: str = "") -> list[str]:
 
 
 class Picture:
-    """A drawing of so many pixels, to which things are added from back to front."""
+    """A drawing of `width` by `height` pixels, to which things are added from back to front."""
 
     def __init__(self, title: str, width: int, height: int) -> None:
         self.title, self.width, self.height = title, width, height
@@ -152,7 +152,7 @@ class Picture:
         self.words(x + PADDING, y + PADDING + 12, name, "name", room=room)
         end = self.lines(x + PADDING, y + PADDING + 31, words, room) if words else y + PADDING + 12 + LINE
         if end - LINE + 6 > y + height:
-            raise ValueError(f"the box {name!r} is {end - LINE + 6 - y - height:g} too low for its words")
+            raise ValueError(f"the box {name!r} is {end - LINE + 6 - y - height:g} too low for its text")
 
     def step(self, x: float, y: float, number: int) -> None:
         """Add a number in a disc, whose middle is there."""

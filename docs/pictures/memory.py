@@ -6,7 +6,7 @@ from docs.pictures.drawing import Picture
 from spark_producer.config import KAFKA_FIELDS
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
-TITLE = "Batch, pool and request: how records are gathered, and what becomes of a buffer"
+TITLE = "Batch, pool and request: how records are gathered, and the life of a buffer"
 
 BUFFERS = (
     ("flying", "flights-0", "batch 6"),

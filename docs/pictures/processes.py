@@ -94,7 +94,7 @@ def _commit(picture: Picture) -> None:
         190,
         124,
         "Commit process",
-        "adds up and tells what was written; if a task has failed, what is left",
+        "adds up and logs what was written; if a task has failed, what is left",
     )
     picture.step(350, 449, 3)
     picture.arrow((162, 461), (178, 461))

@@ -70,7 +70,7 @@ def test_texts_that_do_not_fit_are_an_error() -> None:
         picture.words(180, 20, "does not fit")
     with pytest.raises(ValueError, match="no room for 'Does not fit'"):
         picture.box("plain", 0, 0, 80, 90, "Does not fit")
-    with pytest.raises(ValueError, match="too low for its words"):
+    with pytest.raises(ValueError, match="too low for its text"):
         picture.box("plain", 0, 0, 120, 60, "Box", "more words than three lines of it can hold")
     with pytest.raises(ValueError, match="is wider than 30"):
         wrapped("incomprehensibilities", 30)

@@ -84,6 +84,16 @@ def test_no_forbidden_term_in_a_name_outside_of_the_package(folder: str) -> None
     assert names == []
 
 
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.name != "CHANGELOG.md"], ids=lambda path: path.name)
+def test_no_forbidden_term_in_a_page(path: Path) -> None:
+    """`behind` may be a reader's lag, and `a word` four bytes; GLUED is the kind of an error."""
+    found = [each.group() for each in FORBIDDEN_TEXT.finditer(path.read_text(encoding="utf-8"))]
+    assert set(found) - ALLOWED - {"behind", "a word", "their words"} == set()
+
+
 def code(path: Path) -> str:
     """The names of a file: what is neither a comment nor a text."""
     tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
