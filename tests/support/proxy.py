@@ -137,7 +137,7 @@ class FaultProxy:
 
     def inject(self, data: bytes, direction: Direction) -> None:
         """Write bytes of our own into every open connection, between two frames (or chunks)."""
-        self._for_each(lambda connection: connection.sink(direction).write(data))
+        self._for_each(lambda connection: connection.inject(data, direction))
 
     def refuse(self) -> None:
         """Stop listening, so that new connections are refused; open ones stay. `heal` listens again."""
@@ -281,13 +281,16 @@ class _Connection:
         self._sinks = {Direction.TO_CLIENT: client, Direction.TO_BROKER: broker}
         self._lost_correlations: dict[int, Cut] = {}
         self._dropped_correlations: set[int] = set()
+        self._half_closed: set[Direction] = set()
 
-    def sink(self, direction: Direction) -> asyncio.StreamWriter:
-        return self._sinks[direction]
+    def inject(self, data: bytes, direction: Direction) -> None:
+        if direction not in self._half_closed:
+            self._sinks[direction].write(data)
 
     def half_close(self, direction: Direction) -> None:
         sink = self._sinks[direction]
         if sink.can_write_eof() and not sink.is_closing():
+            self._half_closed.add(direction)
             sink.write_eof()
 
     def cut(self, how: Cut) -> None:
@@ -321,7 +324,7 @@ class _Connection:
         """Write as much as may pass; False when that was the end of the connection."""
         sink, limits = self._sinks[direction], self._proxy.faults.cut_after
         left, how = limits.get(direction, (len(data) + 1, Cut.RESET))
-        if sink.is_closing():
+        if sink.is_closing() or direction in self._half_closed:
             return False
         sink.write(data[:left])
         if direction not in limits:
