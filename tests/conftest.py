@@ -25,6 +25,17 @@ import pytest
 from hypothesis import settings
 
 from spark_producer.common import redaction
+from tests.support.grouping import (
+    KAFKA_FIXTURES,
+    UNIT,
+    clusters_of,
+    fixtures_of,
+    given_group,
+    group_of,
+    place_in_run,
+    used_by,
+)
+from tests.support.last_uses import end_fixture, last_uses
 
 # As in the Makefile: without bytecode each process of pytest rewrites all tests, and each child compiles what it imports.
 sys.dont_write_bytecode = False
@@ -38,14 +49,6 @@ if TYPE_CHECKING:
     from tests.support.proxy import FaultProxy
     from tests.support.schema_registry import SchemaRegistry
 
-SECURED_FIXTURES = {"secured", "secured_4"}
-KAFKA_FIXTURES = {
-    "kafka_39",
-    "kafka_4",
-    "kafka_three",
-    "kafka_through_proxy",
-    "kafka_39_through_proxy",
-} | SECURED_FIXTURES
 BROKERS = [
     pytest.param("embedded"),
     pytest.param("kafka-3.9", marks=pytest.mark.kafka),
@@ -59,20 +62,6 @@ KAFKA_4_FIRST = [
 """For tests whose minutes are those of Spark, where other tests show what differs between the brokers."""
 STRICT_BROKERS = ["strict_broker", "kafka_39", "kafka_4"]
 """Fixtures of brokers that create no topics by themselves, for such tests."""
-TOGETHER: dict[str, set[str]] = {
-    "dear": {"spark", "registry", "kafka_three"},
-    "secured": SECURED_FIXTURES,
-    "kafka": {"kafka_39", "kafka_4", "kafka-3.9", "kafka-4"},
-    "proxied": {"kafka_through_proxy", "kafka_39_through_proxy"},
-    "built": {"sdist"},
-}
-"""Group → what its tests use, as a fixture or as the parameter of one: each group is in one process. A cluster takes ten seconds
-to start and works until the run ends, a session takes a minute of work to get fast, and the package half a minute to compile.
-The groups are the longest of all, and begin first, in this order."""
-CLAIMS = ("secured", "dear", "built", "proxied", "kafka")
-"""Which group gets a test that uses something of several. Tests of a secured Kafka have another session of Spark, so that the one
-process with all others does not take longest."""
-
 MIN_REPORTED_SECONDS = 60.0
 """Of a shorter run nobody asks where the time went."""
 
@@ -93,7 +82,6 @@ if importlib.util.find_spec("pyspark"):
     os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
 
-UNIT = Path(__file__).parent / "unit"
 OWN_RUNS = ("campaign", "nightly")
 """Marks of tests that run only with `-m` and this word, as `make campaigns` and `make nightly` do.
 A test with both is part of a campaign."""
@@ -101,6 +89,8 @@ TWINS = {"kafka_39", "kafka_39_through_proxy", "_secured_39", "kafka-3.9"}
 """Of a test that runs on two versions of Kafka, CI runs the one on the newest, and `make nightly` the other."""
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 """How many tests are left out of this run, by the way to run them."""
+LAST_USES = pytest.StashKey[dict[pytest.Item, set[str]]]()
+"""The clusters that end after a test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -113,8 +103,13 @@ def pytest_sessionstart() -> None:
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
-    """Take what was collected out of the garbage collector, which would go through all of it again and again."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Find out after which tests clusters end, and take what was collected out of the garbage collector.
+
+    It would go through all of it again and again. One process that runs all groups has each cluster once.
+    """
+    several = hasattr(session.config, "workerinput")
+    session.config.stash[LAST_USES] = last_uses(session.items, clusters_of, given_group if several else lambda _: None)
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000)
@@ -202,42 +197,6 @@ def covered_ids(item: pytest.Item) -> Iterator[str]:
             yield from (f"{family}{number}" for number in numbers) if last else (first,)
 
 
-def fixtures_of(item: pytest.Item) -> set[str]:
-    """The names of the fixtures that a test uses."""
-    return set(getattr(item, "fixturenames", ()))
-
-
-def used_by(item: pytest.Item) -> set[str]:
-    """What a test uses, as a fixture or as the parameter of one."""
-    callspec = getattr(item, "callspec", None)
-    return fixtures_of(item) | {
-        value for value in (callspec.params.values() if callspec else ()) if isinstance(value, str)
-    }
-
-
-def group_of(item: pytest.Item, names: set[str]) -> str | None:
-    """The group of a test that uses these fixtures."""
-    used = used_by(item)
-    if "proxied" in names and used & TOGETHER["kafka"]:
-        used.add("kafka_through_proxy")
-    for group in CLAIMS:
-        if used & TOGETHER[group]:
-            return group
-    # Of thousands of short tests each process of pytest takes a file at a time: to hand them out one by one takes the process
-    # that does it longer than most of them take.
-    short = UNIT in item.path.parents and not item.get_closest_marker("slow")
-    return str(item.path.relative_to(UNIT)) if short else None
-
-
-def place_in_run(item: pytest.Item) -> int:
-    """So that no process has work left when the others have none."""
-    mark = item.get_closest_marker("xdist_group")
-    group, order = mark.args[0] if mark else None, list(TOGETHER)
-    if group in order:
-        return order.index(group)
-    return len(order) + (group is None or UNIT in item.path.parents)
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Give `caplog` its format back, which PySpark makes JSON for all later tests.
 
@@ -248,6 +207,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             logger.propagate = True
     plugin: Any = item.config.pluginmanager.get_plugin("logging-plugin")
     plugin.caplog_handler.setFormatter(plugin.formatter)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """End the clusters that no later test uses."""
+    for name in sorted(item.config.stash[LAST_USES].get(item, ())):
+        end_fixture(item, name)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
