@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Three processes for two cores: tests wait nearly as much as they compute. In the order of the files: the short ones come last.
 # ARGS='-n 0' is for one process, as a debugger wants it.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder --slow
+PROCESSES ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder --slow
 # Bytecode is kept, whatever the environment says: without it each of the some thousand Python processes of a run compiles what
 # it imports, and each process of pytest rewrites all tests.
 unexport PYTHONDONTWRITEBYTECODE

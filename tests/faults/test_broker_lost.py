@@ -75,7 +75,7 @@ Mortal = tuple[Broker, Callable[[], None], Callable[[], None]]
 """A broker, what kills it, what starts it again."""
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=[pytest.param("embedded", marks=pytest.mark.nightly), *BROKERS[1:]])
 def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mortal]:
     """A broker that may be killed; it runs again at the end, since other tests use the real ones too."""
     if request.param == "embedded":
@@ -170,7 +170,13 @@ def test_one_address_that_answers_is_enough(spark: SparkSession, kafka_three: Ka
     assert sorted(int(row.value or b"") for row in rows) == list(range(100))
 
 
-@pytest.mark.parametrize("end", [KafkaCluster.kill, KafkaCluster.stop], ids=["killed", "shut down"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(KafkaCluster.kill, id="killed", marks=pytest.mark.nightly),
+        pytest.param(KafkaCluster.stop, id="shut down"),
+    ],
+)
 def test_a_leader_that_goes(
     spark: SparkSession, kafka_three: KafkaCluster, topic: str, tmp_path: Path, end: Callable[[KafkaCluster, int], None]
 ) -> None:

@@ -52,7 +52,13 @@ def test_a_group_goes_on_where_it_has_committed(local_4: LocalBroker, client: st
             assert sorted(group.members[0].values) == sorted(second)
 
 
-@pytest.mark.parametrize("clients", list(itertools.combinations_with_replacement(MEMBERS, 2)), ids="-".join)
+PAIRS = [
+    pytest.param(pair, marks=[pytest.mark.nightly] * (pair == ("kafka-python", "kafka-python")))
+    for pair in itertools.combinations_with_replacement(MEMBERS, 2)
+]
+
+
+@pytest.mark.parametrize("clients", PAIRS, ids="-".join)
 def test_two_members_share_out_and_take_over(local_4: LocalBroker, clients: tuple[str, str]) -> None:
     """They may be of different clients: both write their topics and partitions as Kafka's consumers do."""
     address = local_4.bootstrap_servers
@@ -134,7 +140,7 @@ def described(bootstrap_servers: str) -> dict[str, set[int]]:
     }
 
 
-@pytest.mark.parametrize("client", MEMBERS)
+@pytest.mark.parametrize("client", ["librdkafka", pytest.param("kafka-python", marks=pytest.mark.nightly)])
 def test_members_join_again_after_a_restart_of_the_broker(tmp_path: Path, client: str) -> None:
     (port,) = free_ports(1)
     with LocalBroker(tmp_path, port=port) as broker:

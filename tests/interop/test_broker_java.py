@@ -11,7 +11,8 @@ from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
 from tests.interop.broker_records import records_of_every_kind, write
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, run_tool
 
-pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])]
+NIGHTLY = pytest.mark.nightly
+pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("version", [pytest.param(KAFKA_39, marks=NIGHTLY), KAFKA_4])]
 
 SECONDS = 120.0
 PARTITIONS = 2

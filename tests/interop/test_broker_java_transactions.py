@@ -16,6 +16,7 @@ from tests.support.read_confluent import end_offsets
 from tests.unit.broker.partition_writer import write_transactions
 
 pytestmark = pytest.mark.kafka
+NIGHTLY = pytest.mark.nightly
 
 SECONDS = 120.0
 TOOLS = "org.apache.kafka.tools"
@@ -38,7 +39,9 @@ def java(broker: LocalBroker, home: Path, version: str, tool: str, *arguments: s
     return run_tool(version, home, f"{TOOLS}.{tool}", (*address, *arguments), SECONDS).splitlines()
 
 
-@pytest.mark.parametrize(("version", "local"), [(KAFKA_39, 2), (KAFKA_4, 0)], indirect=["local"])
+@pytest.mark.parametrize(
+    ("version", "local"), [pytest.param(KAFKA_39, 2, marks=NIGHTLY), (KAFKA_4, 0)], indirect=["local"]
+)
 def test_javas_producer_and_consumer_agree_with_others_about_transactions(
     local: LocalBroker, tmp_path: Path, version: str
 ) -> None:
@@ -69,7 +72,7 @@ def test_javas_producer_and_consumer_agree_with_others_about_transactions(
     assert everything[-1] == b"behind, committed"
 
 
-@pytest.mark.parametrize(("version", "level"), [(KAFKA_39, 0), (KAFKA_4, 2)])
+@pytest.mark.parametrize(("version", "level"), [pytest.param(KAFKA_39, 0, marks=NIGHTLY), (KAFKA_4, 2)])
 def test_the_tool_lists_open_transactions(tmp_path: Path, version: str, level: int) -> None:
     """`kafka-transactions.sh list`, `describe` and `describe-producers`."""
     with LocalBroker(settings=BrokerSettings(transaction_version=level)) as local:
@@ -96,7 +99,7 @@ def reported(local: LocalBroker, home: Path, version: str, *arguments: str) -> l
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
-@pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])
+@pytest.mark.parametrize("version", [pytest.param(KAFKA_39, marks=NIGHTLY), KAFKA_4])
 def test_the_tool_finds_a_hanging_transaction_and_ends_it(tmp_path: Path, version: str, engine_of_the_kit: str) -> None:
     """No coordinator knows of it: it was left in the log. Readers of committed rows wait behind it."""
     committed = write_transactions(tmp_path / "data", "t", BrokerSettings(storage_engine=engine_of_the_kit))

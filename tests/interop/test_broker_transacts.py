@@ -118,7 +118,9 @@ def test_kafka_python_commits_and_aborts(local: LocalBroker) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize(("version", "local"), [(KAFKA_39, 0), (KAFKA_4, 2)], indirect=["local"])
+@pytest.mark.parametrize(
+    ("version", "local"), [pytest.param(KAFKA_39, 0, marks=pytest.mark.nightly), (KAFKA_4, 2)], indirect=["local"]
+)
 def test_java_copies_each_record_once_with_offsets_in_its_transactions(
     local: LocalBroker, tmp_path: Path, version: str
 ) -> None:

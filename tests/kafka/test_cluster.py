@@ -39,7 +39,7 @@ def test_read_back_says_how_many_are_missing(kafka_4: KafkaCluster, topic: str) 
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])
+@pytest.mark.parametrize("version", [pytest.param(KAFKA_39, marks=pytest.mark.nightly), KAFKA_4])
 def test_kill_and_restart_keep_the_data(version: str, topic: str) -> None:
     with KafkaCluster(version) as cluster:
         cluster.create_topic(topic, 1)

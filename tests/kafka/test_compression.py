@@ -42,7 +42,7 @@ def producer_for(broker: Broker, codec: str, **options: object) -> Producer:
     return Producer(given | options)
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "confluent"])
+@pytest.mark.parametrize("client", [pytest.param("kafka-python", marks=pytest.mark.nightly), "confluent"])
 @pytest.mark.parametrize("codec", CODECS)
 def test_foreign_clients_read_every_codec(broker: Broker, topic: str, codec: str, client: Client) -> None:
     broker.create_topic(topic, 3)

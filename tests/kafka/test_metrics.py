@@ -25,7 +25,7 @@ JAVA_ONLY = re.compile(r"txn-prepare-time-ns-total|iotime-total|io-waittime-tota
 """What this producer has not: the first phase of a commit in two (KIP-939), and names that ended with Kafka 3.9 (KIP-773)."""
 
 
-@pytest.fixture(scope="module", params=[KAFKA_39, KAFKA_4])
+@pytest.fixture(scope="module", params=[pytest.param(KAFKA_39, marks=pytest.mark.nightly), KAFKA_4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
     """A Kafka and a proxy that nobody else talks to, so that everything counts."""
     with FaultProxy() as proxy, KafkaCluster(request.param, advertised_ports=[proxy.port]) as cluster:

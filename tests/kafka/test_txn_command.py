@@ -188,7 +188,7 @@ def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: SinkSettings, sp
 
 
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
-@pytest.mark.parametrize("way", ["inline", "tasks", "tasks still open"])
+@pytest.mark.parametrize("way", ["inline", pytest.param("tasks", marks=pytest.mark.nightly), "tasks still open"])
 @pytest.mark.usefixtures("trusting")
 def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was_decided(
     proxied: ProxiedBroker,

@@ -328,6 +328,7 @@ spark.stop()
 
 @pytest.mark.covers("COM10", "COM12")
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_avro_over_spark_connect(
     embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str, tmp_path: Path
 ) -> None:

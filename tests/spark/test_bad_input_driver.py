@@ -77,7 +77,29 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), OPTIONS, ids=[str(given)[1:-1] for given, _ in OPTIONS])
+OF_UNIT_TESTS = (
+    "unknown kafka.partitioner.class",
+    "kafka.bootstrap.servers is empty",
+    "bad entry",
+    "Did you mean 'kafka.batch.size'?",
+    "option 'kafka.key.serializer'",
+    "kafka.batch.size must be",
+    "kafka.acks must be",
+)
+"""How errors begin that tests of config, network and partitioner see, too."""
+
+
+def twin_of_unit_test(message: str) -> bool:
+    return message.startswith(OF_UNIT_TESTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param(given, message, id=str(given)[1:-1], marks=[pytest.mark.nightly] * twin_of_unit_test(message))
+        for given, message in OPTIONS
+    ],
+)
 def test_bad_options(
     watched: Watched, embedded_broker: Broker, topic: str, options: dict[str, str | None], message: str
 ) -> None:

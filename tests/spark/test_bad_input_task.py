@@ -69,7 +69,13 @@ BAD_ROWS: dict[str, tuple[str, str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_ROWS)
+OF_UNIT_TESTS = {"null header key", "timestamp before 1970", "negative long"}
+"""The error of the row is that of `unit/record/test_columns.py`, and its way to the driver that of the other rows."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.nightly] * (case in OF_UNIT_TESTS)) for case in BAD_ROWS]
+)
 def test_the_task_names_topic_and_row(spark: SparkSession, broker: Broker, topic: str, case: str) -> None:
     broker.create_topic(topic, 3)
     column, good, bad, message = BAD_ROWS[case]

@@ -50,7 +50,9 @@ def test_every_column_arrives(spark: SparkSession, broker: Broker, topic: str, l
     assert_same_rows(found.select(RECORD_COLUMNS), wanted)
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["small", "large-offsets"])
+@pytest.mark.parametrize(
+    "large", [pytest.param(False, id="small"), pytest.param(True, id="large-offsets", marks=pytest.mark.nightly)]
+)
 def test_strings_are_their_utf_8_bytes(spark: SparkSession, broker: Broker, topic: str, large: bool) -> None:
     broker.create_topic(topic, 4)
     texts = ["", "plain", "zwölf Boxkämpfer", "\x00", "🛫 EWR"]
@@ -80,7 +82,9 @@ HEADERS: list[tuple[str, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["small", "large-offsets"])
+@pytest.mark.parametrize(
+    "large", [pytest.param(False, id="small"), pytest.param(True, id="large-offsets", marks=pytest.mark.nightly)]
+)
 def test_headers_of_every_type(spark: SparkSession, broker: Broker, topic: str, large: bool) -> None:
     broker.create_topic(topic, len(HEADERS))
     with session_settings(spark, {LARGE_TYPES: str(large).lower()}):

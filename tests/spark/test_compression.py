@@ -18,8 +18,8 @@ ROWS = 30_000
     ("codec", "level", "client"),
     [
         ("gzip", 1, "confluent"),
-        ("snappy", None, "kafka-python"),
-        ("lz4", 12, "confluent"),
+        pytest.param("snappy", None, "kafka-python", marks=pytest.mark.nightly),
+        pytest.param("lz4", 12, "confluent", marks=pytest.mark.nightly),
         ("zstd", -5, "kafka-python"),
     ],
 )

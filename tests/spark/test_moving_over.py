@@ -30,6 +30,8 @@ DIFFS = re.findall(r"^```diff\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 NAMED = ("batch", "stream", "function")
 PARTITIONS, ROWS = 4, 40
 
+pytestmark = pytest.mark.xdist_group("moving over")  # all of them look at what one program of Spark has done
+
 PROGRAM = """
 import json, sys
 from pathlib import Path

@@ -14,6 +14,7 @@ from tests.spark.frames import FORMAT, session_settings, short_message
 from tests.spark.read_sources import HEADERS, SPARKS, add_sparks_source, assert_read_three_ways, batch, partitions_of
 from tests.support.kafka_cluster import KafkaCluster
 
+NIGHTLY = pytest.mark.nightly
 PUSH = "spark.sql.python.filterPushdown.enabled"
 FIRST_TIME = 1_700_000_000_000
 
@@ -42,7 +43,9 @@ def write_every_kind(broker: Broker, topic: str, codec: str) -> None:
 
 
 @pytest.mark.covers("RD1", "RD15")
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec", ["none", *(pytest.param(each, marks=NIGHTLY) for each in ("gzip", "snappy", "lz4")), "zstd"]
+)
 def test_what_our_producer_wrote(spark: SparkSession, broker: Broker, topic: str, codec: str) -> None:
     broker.create_topic(topic, 3)
     write_every_kind(broker, topic, codec)
@@ -86,27 +89,34 @@ def test_transactions(spark: SparkSession, broker: Broker, topic: str, isolation
     "options",
     [
         {},
-        {"startingOffsets": "earliest", "endingOffsets": "latest"},
+        pytest.param({"startingOffsets": "earliest", "endingOffsets": "latest"}, marks=NIGHTLY),
         {"startingOffsets": '{"TOPIC":{"0":5,"1":-2,"2":30}}', "endingOffsets": '{"TOPIC":{"0":40,"1":-1,"2":30}}'},
         {"assign": '{"TOPIC":[2,0]}'},
-        {"subscribePattern": "TOPI[A-Z]"},
+        pytest.param({"subscribePattern": "TOPI[A-Z]"}, marks=NIGHTLY),
         {"subscribePattern": "^OPIC"},
-        {"startingTimestamp": FIRST_TIME + 101},
+        pytest.param({"startingTimestamp": FIRST_TIME + 101}, marks=NIGHTLY),
         {"startingTimestamp": FIRST_TIME, "endingTimestamp": FIRST_TIME + 101, "startingOffsets": "earliest"},
-        {"startingTimestamp": FIRST_TIME + 297, "startingOffsetsByTimestampStrategy": "error"},
-        {"startingTimestamp": FIRST_TIME + 298, "startingOffsetsByTimestampStrategy": "latest"},
+        pytest.param(
+            {"startingTimestamp": FIRST_TIME + 297, "startingOffsetsByTimestampStrategy": "error"}, marks=NIGHTLY
+        ),
+        pytest.param(
+            {"startingTimestamp": FIRST_TIME + 298, "startingOffsetsByTimestampStrategy": "latest"}, marks=NIGHTLY
+        ),
         {"startingTimestamp": FIRST_TIME + 1000, "startingOffsetsByTimestampStrategy": "latest"},
         {"startingOffsetsByTimestamp": '{"TOPIC":{"0":1700000000020,"1":1700000000200,"2":0}}'},
         {"endingOffsetsByTimestamp": '{"TOPIC":{"0":1700000000020,"1":1900000000200,"2":0}}'},
         {"startingTimestamp": -2, "endingTimestamp": -1},
         {"startingOffsetsByTimestamp": '{"TOPIC":{"0":-1,"1":-2,"2":1700000000200}}'},
-        {"minPartitions": 7},
+        pytest.param({"minPartitions": 7}, marks=NIGHTLY),
         # Spark's source does not see that there are more between `earliest` and `latest`, and divides nothing then
-        {
-            "maxRecordsPerPartition": 30,
-            "startingOffsets": '{"TOPIC":{"0":0,"1":0,"2":0}}',
-            "endingOffsets": '{"TOPIC":{"0":100,"1":100,"2":100}}',
-        },
+        pytest.param(
+            {
+                "maxRecordsPerPartition": 30,
+                "startingOffsets": '{"TOPIC":{"0":0,"1":0,"2":0}}',
+                "endingOffsets": '{"TOPIC":{"0":100,"1":100,"2":100}}',
+            },
+            marks=NIGHTLY,
+        ),
         {"minPartitions": 20, "maxRecordsPerPartition": 40},
     ],
     ids=str,

@@ -74,7 +74,7 @@ def numbers(rows: list[tuple[str, int, int, bytes]]) -> list[int]:
 
 
 @pytest.mark.covers("RD3", "RD10")
-@pytest.mark.parametrize("limit", [None, 30])
+@pytest.mark.parametrize("limit", [pytest.param(None, marks=pytest.mark.nightly), 30])
 def test_micro_batches_are_those_of_sparks_source(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, limit: int | None
 ) -> None:
@@ -264,7 +264,7 @@ def create_again(broker: Broker, topic: str) -> None:
 
 
 @pytest.mark.covers("RD10")
-@pytest.mark.parametrize("first", [SPARKS, FORMAT])
+@pytest.mark.parametrize("first", [SPARKS, pytest.param(FORMAT, marks=pytest.mark.nightly)])
 def test_a_checkpoint_goes_from_one_source_to_the_other(
     spark: SparkSession, broker: Broker, topic: str, sink: Sink, first: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""The replay of dead letters in docs/dead_letters.md, as it stands there, with nothing but the package."""
+"""The replay of dead letters in docs/dead_letters.md, as it stands there."""
 
 from __future__ import annotations
 
@@ -6,44 +6,35 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_producer.broker import LocalBroker
 from spark_producer.datasource.write.dead_letters.records import PREFIX
-from tests.spark.isolated import REPOSITORY, run_program
+from tests.spark.frames import write
+from tests.spark.read_sources import batch
 from tests.support.read_back import read_topic
 
-PROGRAM = """
-import sys
-from pyspark.sql import SparkSession
-
-bootstrap, page = sys.argv[1:]
-settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
-spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-
-def write(frame, topic, **options):
-    writer = frame.write.format("pyproducer").mode("append").option("kafka.bootstrap.servers", bootstrap)
-    writer.options(topic=topic, **options).save()
-
-# Rows 4 to 6 are bad; 5 and 6 are equal, and two rows all the same. The last one is too large, for the dead-letter topic as well.
-rows = spark.range(0, 10, 1, 1).selectExpr(
+DEAD = {"deadLetterTopic": "flights.dead"}
+ROWS = (
     "string(if(id = 6, 5, id)) as key",
     "if(id = 9, repeat('x', 5000), concat('v', if(id = 6, 5, id))) as value",
     "if(id between 4 and 6, 7, 0) as partition",
     "timestamp_millis(1700000000000 + if(id = 6, 5, id)) as timestamp",
     "array(struct('own' as key, binary(string(if(id = 6, 5, id))) as value)) as headers",
 )
-write(rows, "flights", deadLetterTopic="flights.dead")
-# Another write, with the row 4 as it was there: the same row at the same place, and yet another one.
-write(rows.where("id = 4 or id < 4"), "flights", deadLetterTopic="flights.dead")
+"""Rows 4 to 6 are bad; 5 and 6 are equal, and two rows all the same. The last one is too large, for the dead-letter topic as
+well."""
 
-# A task that was tried again: each dead letter is there a second time.
-options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "flights.dead", "includeHeaders": "true"}
-letters = spark.read.format("pyproducer").options(**options).load()
-assert letters.count() == 5
-write(letters.select("key", "value", "headers", "timestamp"), "flights.dead")
 
-exec(page)
-"""
+def write_letters(spark: SparkSession, broker: LocalBroker) -> None:
+    """Two writes with dead letters, each of which is there a second time, as behind a task that was tried again."""
+    rows = spark.range(0, 10, 1, 1).selectExpr(*ROWS)
+    write(rows, broker, "flights", DEAD)
+    # Another write, with the row 4 as it was there: the same row at the same place, and yet another one.
+    write(rows.where("id = 4 or id < 4"), broker, "flights", DEAD)
+    letters = batch(spark, broker, "flights.dead", {"includeHeaders": "true"})
+    assert letters.count() == 5
+    write(letters.select("key", "value", "headers", "timestamp"), broker, "flights.dead")
 
 
 def replay_of_the_page() -> str:
@@ -55,16 +46,15 @@ def replay_of_the_page() -> str:
 
 
 @pytest.mark.covers("RD20")
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_replay_of_the_page_writes_each_whole_row_once(tmp_path: Path) -> None:
+def test_the_replay_of_the_page_writes_each_whole_row_once(spark: SparkSession) -> None:
     """Copies of a dead letter are written once, equal rows of one write or two as often as they were there, and what has lost its
     value not at all."""
     with LocalBroker() as broker:
         broker.create_topic("flights", 1, {"max.message.bytes": "2000"})
         broker.create_topic("flights.dead", 1, {"max.message.bytes": "3000"})
         page = replay_of_the_page().replace("localhost:9092", broker.bootstrap_servers)
-        run_program(PROGRAM, [broker.bootstrap_servers, page], [REPOSITORY], tmp_path)
+        write_letters(spark, broker)
+        exec(page, {"spark": spark})
         dead = read_topic(broker.bootstrap_servers, "flights.dead", expected=10)
         assert sorted(row.key or b"" for row in dead) == [b"4"] * 4 + [b"5"] * 4 + [b"9"] * 2
         rows = read_topic(broker.bootstrap_servers, "flights", expected=14)

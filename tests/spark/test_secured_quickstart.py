@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.spark.test_jobs import DEADLINE, JOBS, ROWS, leftovers, running, wait_for_output
+from tests.spark.test_jobs import DEADLINE, JOBS, ROWS, assert_report, leftovers, running, wait_for_output
 
 QUICKSTART = str(JOBS / "quickstart.py")
 
@@ -48,7 +48,7 @@ def test_quickstart_secured(tmp_path: Path) -> None:
         os.kill(job.pid, signal.SIGINT)
         assert job.wait(DEADLINE) == 0, job.tail()
     assert leftovers(tmp_path) == []
-    assert len(re.findall(rf"(?:{ROWS:,}  +){{3}}✓", said)) == 2, said
+    assert_report(said)
 
 
 def ends_of(options: dict[str, str], user: str, password: str) -> list[int]:

@@ -38,7 +38,7 @@ LOADS = [
 
 @pytest.mark.covers("RD2")
 @pytest.mark.parametrize(("options", "said"), LOADS)
-@pytest.mark.parametrize("way", ["read", "readStream"])
+@pytest.mark.parametrize("way", ["read", pytest.param("readStream", marks=pytest.mark.nightly)])
 def test_a_bad_option_is_an_error_of_load(spark: SparkSession, way: str, options: dict[str, str], said: str) -> None:
     """No broker is asked: none listens there."""
     with pytest.raises(AnalysisException) as raised:
