@@ -380,9 +380,10 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     """Built from the source archive, with a compiler."""
-    from tests.support.distribution import build_wheel
+    from tests.support.distribution import build_wheel, quick_compiler
 
-    return build_wheel(sdist, tmp_path_factory.mktemp("wheel"))
+    compiler = quick_compiler(tmp_path_factory.mktemp("compiler"))
+    return build_wheel(sdist, tmp_path_factory.mktemp("wheel"), CC=compiler)
 
 
 @pytest.fixture

@@ -22,12 +22,12 @@ ROWS, ROW_BYTES = 14_000, 1_000
 MANY_PARTITIONS, MANY_ROWS = 1_000, 20_000
 MIB = 1 << 20
 SMALL_BUFFER, MEDIUM_BUFFER = 1 * MIB, 8 * MIB
-DELAY = 0.1
+DELAY = 0.05
 """seconds by which each response is held back"""
 HELD_AT_MOST = 20.0
 """seconds without any response; it takes one or two until the task has taken all rows"""
 SLOWLY = {"kafka.max.request.size": MIB, "kafka.max.in.flight.requests.per.connection": 1}
-"""So the broker takes ten batches a second of each partition, and no more than 10 MiB."""
+"""So the broker takes twenty batches a second of each partition, and no more than 20 MiB."""
 
 
 @pytest.fixture

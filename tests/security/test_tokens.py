@@ -18,6 +18,7 @@ from spark_producer.errors import AuthenticationFailed
 from tests.fakes.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 
 CANARY = "canary-of-this-test"
+SECONDS = 60.0
 
 
 @pytest.fixture
@@ -36,8 +37,8 @@ def token_for(seconds: float) -> str:
     return f"{written({'alg': 'none'})}.{written({'sub': 'app', 'exp': time.time() + seconds})}."
 
 
-def write(broker: LocalBroker, answer: Callable[[Asked], Reply], seconds: float = 0.0) -> int:
-    """Write row after row for that long with tokens by `answer`. Return how many tokens there were."""
+def write(broker: LocalBroker, answer: Callable[[Asked], Reply], seconds: float = 0.0, tokens: int = 0) -> int:
+    """Write row after row for that long and until there were so many tokens by `answer`. Return how many there were."""
     with TokenEndpoint(answer) as endpoint:
         options = {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -53,7 +54,9 @@ def write(broker: LocalBroker, answer: Callable[[Asked], Reply], seconds: float 
                 batch = pa.RecordBatch.from_arrays([pa.array([b"row"], pa.binary())], ["value"])
                 producer.send_batch(batch, topic="rows")
                 producer.flush()
-                if time.monotonic() >= end:
+                now = time.monotonic()
+                assert now < end + SECONDS, f"there were {len(endpoint.asked)} tokens"
+                if now >= end and len(endpoint.asked) >= tokens:
                     return len(endpoint.asked)
 
 
@@ -64,7 +67,7 @@ def test_a_producer_fetches_a_token_and_uses_it_again_for_every_login(broker: Lo
 
 @pytest.mark.covers("SEC18")
 def test_tokens_that_live_shortly_are_replaced_while_rows_are_written(broker: LocalBroker) -> None:
-    assert write(broker, lambda _: token_reply(token_for(1.5), expires_in=None), seconds=4) >= 3
+    assert write(broker, lambda _: token_reply(token_for(1.5), expires_in=None), tokens=3) >= 3
 
 
 @pytest.mark.covers("SEC19")
