@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def tried(pair: Pair, wheel: Path) -> list[dict[str, Any]]:
-    """What became of each way to write."""
+    """What became of each way to write and to read."""
     outside = python_of(pair.python)
     if outside is None:
         raise SystemExit(f"there is no Python {pair.python}: install it, or leave {pair.name} out with --only")
@@ -123,10 +123,11 @@ def with_table(page: str, results: Sequence[dict[str, Any]]) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"there is no place for the table, between {BEGIN} and {END}")
-    ways = list(results[0]["ways"]) if results else []
+    ways = list(dict.fromkeys(way for line in results for way in line["ways"]))
     lines = ["| Spark | Python | loops | " + " | ".join(ways) + " |", "| --- " * (len(ways) + 3) + "|"]
     for line in results:
-        cells = ["**no**: " + line["ways"][way] if line["ways"].get(way, "not tried") else "yes" for way in ways]
+        outcomes = [line["ways"].get(way) for way in ways]
+        cells = ["not tried" if wrong is None else f"**no**: {wrong}" if wrong else "yes" for wrong in outcomes]
         lines.append("| " + " | ".join([line["spark"], line["python"], line["kernel"].split()[0], *cells]) + " |")
     return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}"
 

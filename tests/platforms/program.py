@@ -1,9 +1,9 @@
-"""What every version of Spark must do: a batch write, `foreachBatch`, a stream, and a stream that writes exactly once.
+"""What every version of Spark must do: write and read, in a batch and in a stream; write from `foreachBatch` and exactly once.
 
     python tests/platforms/program.py
 
-It needs PySpark, this package and confluent-kafka, and prints one line of JSON for each way to write: its rows are sent to the
-embedded broker, and librdkafka reads them back. It is a file of its own, since it runs in environments without the other tests.
+It needs PySpark, this package and confluent-kafka, and prints one line of JSON for each way. librdkafka reads what Spark writes
+to the embedded broker, and writes what Spark reads. It is a file of its own, since its environments lack the other tests.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyspark
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_producer
@@ -76,13 +76,55 @@ def as_batch_exactly_once(spark: SparkSession, options: dict[str, str], home: Pa
         as_batch(spark, {**options, "exactlyOnceId": options["topic"], "txnVersion": "1"}, home)
 
 
-WAYS: dict[str, Callable[[SparkSession, dict[str, str], Path], None]] = {
+WRITES: dict[str, Callable[[SparkSession, dict[str, str], Path], None]] = {
     "batch": as_batch,
     "foreachBatch": in_foreach_batch,
     "stream": as_stream,
     "exactly once, batch": as_batch_exactly_once,
     "exactly once, stream": exactly_once,
 }
+"""The ways to write all rows to a topic."""
+
+
+def read_as_batch(spark: SparkSession, servers: str, topic: str, _: Path) -> list[str]:
+    """`spark.read`."""
+    send(servers, topic, range(ROWS))
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
+    return values(spark.read.format("pyproducer").options(**options).load())
+
+
+def read_as_stream(spark: SparkSession, servers: str, topic: str, home: Path) -> list[str]:
+    """`spark.readStream`, twice with one checkpoint: the second query begins where the first one ended."""
+    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
+    for numbers in (range(ROWS // 2), range(ROWS // 2, ROWS)):
+        send(servers, topic, numbers)
+        rows = spark.readStream.format("pyproducer").options(**options).load()
+        writer = rows.writeStream.format("parquet").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(home / "checkpoint")).start(str(home / "rows"))
+        assert query.awaitTermination(int(SECONDS))
+    return values(spark.read.parquet(str(home / "rows")))
+
+
+def values(rows: DataFrame) -> list[str]:
+    """The values of records that Spark has read, as texts."""
+    return [row.value for row in rows.selectExpr("cast(value as string) as value").collect()]
+
+
+READS: dict[str, Callable[[SparkSession, str, str, Path], list[str]]] = {
+    "read, batch": read_as_batch,
+    "read, stream": read_as_stream,
+}
+"""The ways to read all rows of a topic, which return the values."""
+WAYS = (*WRITES, *READS)
+
+
+def send(servers: str, topic: str, numbers: Iterable[int]) -> None:
+    """Write numbers as the values of records, by librdkafka."""
+    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": ROWS})
+    for number in numbers:
+        producer.produce(topic, str(number).encode(), str(number % 100).encode())
+    if left := producer.flush(SECONDS):
+        raise TimeoutError(f"{left} records were not written within {SECONDS:g} s")
 
 
 def read(servers: str, topic: str) -> list[str]:
@@ -127,26 +169,32 @@ def judge(found: list[str]) -> str:
     )
 
 
+def found_by(way: str, spark: SparkSession, servers: str, topic: str, home: Path) -> list[str]:
+    """The values of the rows that were written or read in this way."""
+    if way in READS:
+        return READS[way](spark, servers, topic, home)
+    WRITES[way](spark, {"kafka.bootstrap.servers": servers, "topic": topic}, home)
+    return read(servers, topic)
+
+
 def main() -> int:
-    """Write in each way, and tell; the number of ways that failed."""
+    """Write and read in each way, print what became of it, and return the number of ways that failed."""
     failed = 0
     with tempfile.TemporaryDirectory() as folder, LocalBroker() as broker:
         builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
         spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
         spark_producer.register(spark)  # also where Spark has found it already
-        for number, (way, write) in enumerate(WAYS.items()):
-            topic, home = f"rows-{number}", Path(folder) / str(number)
+        for number, way in enumerate(WAYS):
+            home = Path(folder) / str(number)
             home.mkdir()
-            begun, wrong = time.monotonic(), ""
+            begun = time.monotonic()
             try:
-                write(spark, {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}, home)
-                seconds = time.monotonic() - begun
-                wrong = judge(read(broker.bootstrap_servers, topic))
+                wrong = judge(found_by(way, spark, broker.bootstrap_servers, f"rows-{number}", home))
             except Exception:
-                seconds = time.monotonic() - begun
                 wrong = traceback.format_exc()
             failed += bool(wrong)
-            reported = {"way": way, "wrong": wrong, "seconds": round(seconds, 1), "spark": pyspark.__version__}
+            seconds = round(time.monotonic() - begun, 1)
+            reported = {"way": way, "wrong": wrong, "seconds": seconds, "spark": pyspark.__version__}
             print(
                 json.dumps({**reported, "python": sys.version.split()[0], "kernel": kernel.LOADED.describe()}),
                 flush=True,
