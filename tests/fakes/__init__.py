@@ -5,7 +5,7 @@ a broker, a cluster, a client. It keeps the rules of what it replaces, it waits 
 the code under test. All doubles live in this folder, and none of them imports a test or a helper of a test folder, so that
 every folder of tests can use every double.
 
-A helper makes data, reads results back or holds the words of one folder's tests: `tests/unit/broker/batches.py` builds record
+A helper makes data, reads results back or holds the terms of one folder's tests: `tests/unit/broker/batches.py` builds record
 batches, `tests/unit/record/plain_reader.py` reads them. Helpers lie beside the tests that use them. What controls the real
 thing (Kafka, a child process, the TCP proxy between two real peers) lies in `tests/support`.
 """

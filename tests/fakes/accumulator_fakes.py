@@ -1,4 +1,4 @@
-"""What the tests of accumulator and sender share: an accumulator by a clock that stands still, columns in one line, a decoder.
+"""What the tests of accumulator and sender share: an accumulator with a clock that is stopped, columns in one line, a decoder.
 
 Owns: threads whose outcome is waited for.
 Must not know: what is tested.
@@ -232,7 +232,7 @@ def accumulator_fakes(
 
 @contextmanager
 def encoding_stopped(monkeypatch: Any, error: BaseException | None = None) -> Iterator[tuple[Any, Any]]:
-    """Every append stands still between (reached, go on) events, as if the encoder took long, then fails with `error`."""
+    """Every append waits between (reached, go on) events, as if the encoder took long, then fails with `error`."""
     reached, go_on = threading.Event(), threading.Event()
     append = ProducerBatch.append
 

@@ -12,7 +12,7 @@ import pytest
 class Disk:
     """Stands between the broker and the calls of the system on files (functions of `os`, by name), until `restore`.
 
-    Files are synced no more from its making on; `synced` tells which ones would have been, by their inode numbers.
+    Files are synced no more from its making on; `synced` has those that would have been, by their inode numbers.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:

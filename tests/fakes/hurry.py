@@ -1,6 +1,6 @@
 """Time that runs ahead where nothing more will come, but not before what must come has come.
 
-A wait that a test wants to end in vain needs no short time then, within which a busy machine may not have got to the answers.
+A wait that a test wants to time out needs no short time then, within which a busy machine may not have got to the answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Threads that run one at a time, in an order that the test chooses: interleavings of calls, without sleep or chance.
 
 Owns: the scripted lock and condition, and the enumeration of schedules. Between two choices nothing else runs, so what a
-test sees then is the whole truth; a schedule that ends with somebody asleep for ever is seen at once. Each is a greenlet:
-the code under test cannot tell it from a thread, and hundreds of thousands of switches take seconds, not minutes.
+test sees then is the whole truth; a schedule that ends with a thread asleep for ever is seen at once. Each is a greenlet:
+the code under test cannot distinguish it from a thread, and hundreds of thousands of switches take seconds, not minutes.
 Must not know: what the threads do.
 """
 
@@ -32,7 +32,7 @@ class Ended(BaseException):
 
 
 class Actor:
-    """One scripted thread: stands still at its `orders` until it is given one of them."""
+    """One scripted thread: waits at its `orders` until it is given one of them."""
 
     def __init__(self, name: str, call: Callable[[], Any]) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Actor:
 
     @property
     def asleep(self) -> bool:
-        """Whether only somebody else, or the end of its time, can wake it."""
+        """Whether only another actor, or the end of its time, can wake it."""
         return self.condition is not None and not self.condition.notified
 
     def _run(self) -> None:
@@ -61,7 +61,7 @@ class Actor:
 
 
 class Scheduler:
-    """Has the word between two steps."""
+    """Decides between two steps."""
 
     def __init__(self, clock: FakeClock, faults: tuple[Order, ...] = ()) -> None:
         self.clock = clock
@@ -95,7 +95,7 @@ class Scheduler:
             raise error
 
     def pause(self, orders: tuple[Order, ...]) -> Order:
-        """Called by an actor: stand still until one of `orders` is given."""
+        """Called by an actor: wait until one of `orders` is given."""
         actor = self._current
         assert actor is not None
         actor.orders, actor.place = orders, code_position()

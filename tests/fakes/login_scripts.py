@@ -1,6 +1,6 @@
 """Scripts of brokers that take a login, and of brokers that refuse one or misunderstand it.
 
-Owns: what each of them answers, and what a person must be told of each refusal. Must not know: who connects.
+Owns: what each of them answers, and what a message must say of each refusal. Must not know: who connects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def shake_hands(peer: Peer) -> None:
 
 
 def take_login(peer: Peer, lifetime_ms: int = 0) -> None:
-    """Take the login of a connection that has negotiated, or a login anew."""
+    """Take the login of a connection that has negotiated, or another login."""
     shake_hands(peer)
     request = peer.read()
     assert request.api is SASL_AUTHENTICATE

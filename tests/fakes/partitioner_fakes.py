@@ -22,7 +22,7 @@ def columns_of(topic: str | None = "t", first_row: int = 0, **given: Any) -> Che
 
 
 def rows_of(*sizes: int) -> CheckedColumns:
-    """Rows without keys that take so many bytes each in a batch (by the partitioner's forecast)."""
+    """Rows without keys that take this number of bytes each in a batch (by the partitioner's forecast)."""
     values = []
     for size in sizes:
         width = size - RECORD_FRAME - BODY + 1

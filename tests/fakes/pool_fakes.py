@@ -79,7 +79,7 @@ def waiting(pool: BufferPool, count: int) -> None:
 
 
 def blocked(pool: BufferPool, size: int, timeout: float = 1e6) -> Runner:
-    """A thread that waits in `allocate`, behind those that wait already."""
+    """A thread that waits in `allocate`, after those that wait already."""
     before = pool.waiting
     runner = Runner(lambda: pool.allocate(size, timeout))
     waiting(pool, before + 1)

@@ -1,4 +1,4 @@
-"""A client of the broker's tests that does just what it is told: raw frames, half frames, nothing at all."""
+"""A client of the broker's tests that sends just what a test gives it: raw frames, half frames, nothing at all."""
 
 import socket
 import struct

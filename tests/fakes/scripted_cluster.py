@@ -1,4 +1,4 @@
-"""A cluster without sockets for tests of the producer: answers Metadata and InitProducerId, and Produce when told to.
+"""A cluster without sockets for tests of the producer: answers Metadata and InitProducerId, and Produce when a test releases it.
 
 Owns: what the producer sees as its network (`ScriptedNetwork`), with the rules of a connection: requests in flight are
 bounded and answered in order. Must not know: what is tested.

@@ -106,7 +106,7 @@ class Log:
 
 @dataclass
 class Flight:
-    """A request on its connection; its answer, once the broker has carried it out."""
+    """A request on its connection; its answer, once the broker has executed it."""
 
     outgoing: ClientRequest
     deadline: float
@@ -216,7 +216,7 @@ class SimulatedCluster:
         moved.leader, moved.leader_epoch = 3 - moved.leader, moved.leader_epoch + 1
 
     def create_again(self) -> None:
-        """The topic is deleted and created again: its logs are empty, and know nobody."""
+        """The topic is deleted and created again: its logs are empty, and know no producer."""
         self.former.append(self.logs)
         self.logs = [Log(self.choose.choice(NODES), log.largest) for log in self.logs]
 
@@ -238,7 +238,7 @@ class SimulatedCluster:
         return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(reported)),), 0, endpoints)
 
     def metadata(self) -> MetadataResponse:
-        """What a broker knows, which may be behind."""
+        """What a broker knows, which may be stale."""
         known, logs = len(self.former), self.logs
         if self.former and self.choose.random() < self.trouble:
             known, logs = known - 1, self.former[-1]

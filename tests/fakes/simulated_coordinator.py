@@ -1,6 +1,6 @@
 """Coordinators beside the simulated cluster: they fence, add and end transactions as Kafka's TransactionCoordinator does.
 
-Owns: epochs, what is in each transaction, markers with a delay; what becomes of each batch. Must not know: what is asserted.
+Owns: epochs, what is in each transaction, markers with a delay; the result of each batch. Must not know: what is asserted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SimulatedCoordinator:
     previous: ProducerIdAndEpoch | None = None
     """the one before, by which an EndTxn that gave the next epoch is known again"""
     raised_from: ProducerIdAndEpoch | None = None
-    """the one before, if its owner has raised it; whoever takes the id over names none"""
+    """the one before, if its owner has raised it; a new owner names none"""
     phase: Phase = Phase.EMPTY
     added: set[int] = field(default_factory=set)
     ready_at: float = 0.0
@@ -79,7 +79,7 @@ class SimulatedCoordinator:
         self.commits, self.phase, self.ready_at = commit, Phase.ENDING, now + delay
 
     def raise_epoch(self) -> None:
-        """The next epoch, or another producer id behind the last one."""
+        """The next epoch, or another producer id after the last one."""
         self.previous = self.identity
         producer, epoch = self.identity
         if epoch >= LAST_EPOCH:

@@ -97,7 +97,7 @@ class HeldTiers(PromptTiers):
         self._is_held = True
 
     def settle(self) -> None:
-        """Wait until it is written: it is told then, and the next time when it is confirmed or cannot be."""
+        """Wait until it is written: that is reported then, and the next time when it is confirmed or cannot be."""
         self.engine.journal.wait_written(self.engine.journal.counters.added, DEADLINE)
 
     def confirm_all(self) -> None:
@@ -110,7 +110,7 @@ class HeldTiers(PromptTiers):
         """Have the disk refuse the force for which the journal waits."""
         self.disk.script.fail("force", JOURNAL_FILES)
         self.let_go()
-        for thread in self.engine.journal._threads:  # they end when everybody was told
+        for thread in self.engine.journal._threads:  # they end when each was called
             thread.join(DEADLINE)
 
     def _log_closed(self, discard: bool) -> None:

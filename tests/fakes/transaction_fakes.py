@@ -56,7 +56,7 @@ class TransactionFakes:
     identity: ProducerIdAndEpoch = ProducerIdAndEpoch(77, -1)  # noqa: RUF009 - a named tuple
     written: dict[TopicPartition, int] = field(default_factory=dict)
     nodes: tuple[int, ...] = (1, 2)
-    """of the cluster; the last one leads all partitions if node 1 is none of them"""
+    """of the cluster; the last one leads all partitions if node 1 is not among them"""
     metadata: MetadataResponse | None = None
     """what brokers answer of the topic instead of its three partitions"""
     group_node: int = 2

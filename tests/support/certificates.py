@@ -1,6 +1,6 @@
 """Certificates and keys as files: of brokers and clients, good ones and each kind of bad one.
 
-Owns: a CA, a CA that nobody trusts, and what they issue. Must not know: who uses the files.
+Owns: a CA, a CA that is not trusted, and what they issue. Must not know: who uses the files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Certificates:
 
     @property
     def other_ca(self) -> Path:
-        """The certificate of the CA that nobody trusts."""
+        """The certificate of the CA that is not trusted."""
         return self.home / "stranger-ca.pem"
 
     def file(self, name: str) -> Path:
@@ -59,7 +59,7 @@ class Certificates:
         days: tuple[int, int] = (-1, 30),
         trusted: bool = True,
     ) -> None:
-        """Write the files of a new certificate, valid from and until so many days from now, over those of its name."""
+        """Write the files of a new certificate, valid from and until some days from now, over those of its name."""
         now = datetime.now(UTC)
         issued = (self._ca if trusted else self._stranger).issue_cert(
             *identities,

@@ -61,7 +61,7 @@ def archive_of(jars: Path, folder: Path) -> Path:
 
 
 def is_wanted(archive: Path) -> bool:
-    """Whether an archive is still to be made: it is not there, and its folder, which may be somebody else's, can be written."""
+    """Whether an archive is still to be made: it is not there, and its folder, which may be another user's, can be written."""
     return not archive.exists() and os.access(archive.parent, os.W_OK)
 
 

@@ -33,7 +33,7 @@ class Failure:
 
 
 class DiskScript:
-    """Calls are told apart by their name and a pattern of the shell for the name of the file or directory,
+    """Calls are distinguished by their name and a pattern of the shell for the name of the file or directory,
     or for its whole path if there is a `/` in the pattern."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class DiskScript:
             return [call for call in self.calls if matches(call, name, pattern)]
 
     def wait_for(self, name: str, pattern: str = "*", *, count: int = 1) -> None:
-        """Wait until so many of these calls came."""
+        """Wait until this number of these calls came."""
         with self._changed:
             came = self._changed.wait_for(
                 lambda: sum(matches(call, name, pattern) for call in self.calls) >= count, DEADLINE

@@ -59,7 +59,7 @@ def fetch_jars(*coordinates: Coordinate, name: str, transitive: bool = True, ret
 
     `name` is the readable part of the folder's name; the coordinates are the rest of the key, so a changed
     version never meets old jars. A folder appears complete or not at all, also when two processes fetch at once.
-    `retrieve` fills a folder; Ivy does unless somebody else is named.
+    `retrieve` fills a folder; Ivy does unless another caller is named.
     """
     key = hashlib.sha256(repr(coordinates).encode()).hexdigest()[:10] + ("" if transitive else "-only")
     folder = cache_root() / "jars" / f"{name}-{key}"
@@ -105,7 +105,7 @@ def class_path(*folders: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    # flock, not a marker file: a killed holder leaves nothing behind. Ivy's own cache is not safe for two writers either.
+    # flock, not a marker file: a killed holder leaves nothing. Ivy's own cache is not safe for two writers either.
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -59,7 +59,7 @@ class KafkaCluster:
     """Context manager: a KRaft cluster whose nodes (ids 1, 2, ...) are brokers and controllers at once.
 
     `settings` go to every node and win over the defaults. `advertised_ports` (one per node; None: where it listens) are what
-    clients are told, for a proxy in between; brokers among themselves and this class's admin client use a listener of
+    clients get, for a proxy in between; brokers among themselves and this class's admin client use a listener of
     their own.
     """
 

@@ -89,7 +89,7 @@ class KafkaNode:
         self._formatting = ChildProcess(command, self.home / "format.log")
 
     def finish_format(self) -> None:
-        """Wait for the StorageTool; raises KafkaFailed with its words when it fails."""
+        """Wait for the StorageTool; raises KafkaFailed with its output when it fails."""
         assert self._formatting is not None
         if self._formatting.wait(FORMAT_SECONDS) != 0:
             raise KafkaFailed(f"formatting {self.home.name} failed:\n{self._formatting.tail()}")

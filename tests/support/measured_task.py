@@ -1,4 +1,4 @@
-"""A task in a process of its own, which tells how much memory it took:
+"""A task in a process of its own, which reports how much memory it took:
 `python -m tests.support.measured_task SERVERS TOPIC BYTES`.
 
 Owns: the rows, the measure. Must not know: what is too much.

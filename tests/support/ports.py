@@ -1,6 +1,6 @@
 """Free TCP ports of this machine.
 
-Owns: the choice of ports for servers that are told their port before they start.
+Owns: the choice of ports for servers that get their port before they start.
 Must not know: the servers.
 """
 
@@ -11,7 +11,7 @@ import random
 import socket
 
 # Below Linux's range for outgoing connections (32768 and up): a port that is free now, and again after its
-# server's restart, is not taken in between by somebody's outgoing connection.
+# server's restart, is not taken in between by another outgoing connection.
 _RANGE = (15_000, 32_000)
 
 # The processes of one test run each have ports of their own: one must not take what another has given out.

@@ -63,7 +63,7 @@ class ChildProcess:
         return self.exit_code is not None
 
     def wait(self, timeout: float) -> int:
-        """Exit code once it ended by itself; raises subprocess.TimeoutExpired."""
+        """Exit code once it has ended; raises subprocess.TimeoutExpired."""
         return self._process.wait(timeout)
 
     def terminate(self, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""A disk in memory, as a `FileOps`: it loses and tears what was not forced, fails, waits, and tells which calls came."""
+"""A disk in memory, as a `FileOps`: it loses and tears what was not forced, fails, waits, and reports which calls came."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class SimulatedDisk:
     def crash(self, seed: int) -> SimulatedDisk:
         """The disk as another life finds it after a loss of power: what was forced, and by `seed` some of the rest.
 
-        Whoever still holds the old disk can use it, which changes nothing in the new one.
+        The old disk can still be used, which changes nothing in the new one.
         """
         rng = random.Random(seed)
         after = SimulatedDisk(capacity=self.capacity)
@@ -226,7 +226,7 @@ class SimulatedDisk:
             self._called("force", path)
         except OSError:
             with self._lock:
-                inode.dirty.clear()  # Linux takes the pages for written, and tells nobody again
+                inode.dirty.clear()  # Linux takes the pages for written, and reports nothing again
             raise
         with self._lock:
             inode.force()

@@ -1,4 +1,4 @@
-"""What a cluster tells clients before it is started."""
+"""What a cluster returns to clients before it is started."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def poll(condition: Callable[[], T], *, seconds: float = SECONDS, pause: float =
 def wait_until(condition: Callable[[], T | None], what: str, **limits: Unpack[Limits]) -> T:
     """Return the first true value of `condition`.
 
-    Raises TimeoutError, and RuntimeError as soon as `ended` is true; both name `what` and tell `more`.
+    Raises TimeoutError, and RuntimeError as soon as `ended` is true; both name `what` and say `more`.
     """
     ended, more = limits.get("ended", lambda: False), limits.get("more", lambda: "")
     seconds = limits.get("seconds", SECONDS)
