@@ -47,6 +47,12 @@ def test_a_task_knows_the_ids_of_its_topics(broker: LocalBroker) -> None:
     assert first == again != other
 
 
+def test_partitions_with_few_records_share_a_task_on_request(broker: LocalBroker) -> None:
+    tasks = plan_batch(settings(broker, subscribe="a,ab", minRecordsPerPartition="8"), PushedFilters())
+    assert [short([*task.ranges]) for task in tasks] == [{"a-0": (3, 10), "a-1": (0, 4)}, {"ab-0": (0, 5)}]
+    assert [{*task.topic_ids} for task in tasks] == [{"a"}, {"ab"}]
+
+
 @pytest.mark.covers("RD3")
 @pytest.mark.parametrize(
     ("options", "wanted"),
