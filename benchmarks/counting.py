@@ -1,6 +1,7 @@
 """A data source that receives Arrow batches and only counts them, which is the floor under every Python sink.
 
-It is a module of its own, because the workers import it.
+It is a module of its own, because the workers import it. With the option `tricks` the stream does what ours does for speed beside
+writing: its tasks acknowledge the JVM's bytes at once, and its processes exclude what is imported from garbage collection.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
+
+from spark_producer.datasource.interpreter import freeze_once, gc_freeze_on_second_task
+from spark_producer.datasource.jvm_socket import JvmConnection
 
 
 @dataclass
@@ -36,7 +40,9 @@ class CountingSource(DataSource):
         return CountingWriter(int(self.options["rows"]))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> CountingStream:  # noqa: N802 - Spark's name
-        return CountingStream()
+        if "tricks" in self.options:
+            freeze_once()
+        return CountingStream("tricks" in self.options)
 
 
 class CountingWriter(DataSourceArrowWriter):
@@ -57,8 +63,19 @@ class CountingWriter(DataSourceArrowWriter):
 class CountingStream(DataSourceStreamArrowWriter):
     """Counts the rows of each micro-batch, and checks nothing."""
 
+    def __init__(self, tricks: bool) -> None:
+        self._tricks = tricks
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Counted:  # type: ignore[override]  # as pyspark's own
-        return Counted(sum(batch.num_rows for batch in iterator))
+        if not self._tricks:
+            return Counted(sum(batch.num_rows for batch in iterator))
+        jvm = JvmConnection()
+        gc_freeze_on_second_task()
+        counted = Counted(sum(batch.num_rows for batch in jvm.answered(iterator)))
+        jvm.answer_at_once()
+        return counted
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Do nothing, since this is the floor."""
+        """Commit nothing, since this is the floor."""
+        if self._tricks:
+            freeze_once()

@@ -54,8 +54,8 @@ class StreamResult:
     batches: list[Batch] = field(default_factory=list)
 
 
-def _format(name: str) -> Configure:
-    return lambda writer, _servers, _topic: writer.format(name)
+def _format(name: str, options: dict[str, str] | None = None) -> Configure:
+    return lambda writer, _servers, _topic: writer.format(name).options(**options or {})
 
 
 def _sink(name: str, options: dict[str, str]) -> Configure:
@@ -72,6 +72,12 @@ def _exactly_once(writer: DataStreamWriter, servers: str, topic: str) -> DataStr
 CONTENDERS = (
     StreamContender("noop", "JVM noop sink", _format("noop"), reaches_kafka=False),
     StreamContender("floor", "Python, only counted", _format("counting"), reaches_kafka=False),
+    StreamContender(
+        "floor-tricks",
+        "Python, only counted, our settings",
+        _format("counting", {"tricks": "true"}),
+        reaches_kafka=False,
+    ),
     StreamContender("spark", "Spark's Kafka sink", _sink("kafka", {})),
     StreamContender("spark-tuned", "Spark's Kafka sink, tuned", _sink("kafka", TUNED)),
     StreamContender("pyproducer", "pyproducer", _sink("pyproducer", {})),

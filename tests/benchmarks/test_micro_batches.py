@@ -30,14 +30,14 @@ def test_the_page_compares_within_one_session() -> None:
     text = page(json.loads(json.dumps(kept)))
     assert "## 100 rows, TCP" in text
     assert "## 100 rows, Unix sockets" in text
-    assert text.count("| pyproducer | 500; 500–500 | 1.67 | 1.25 | 250; 250–250 | 1.67 | 1.25 |") == 2
+    assert text.count("| pyproducer | 600; 600–600 | 1.50 | 1.20 | 300; 300–300 | 1.50 | 1.20 |") == 2
     assert text.count("| JVM noop sink | 100; 100–100 |  |  | 50; 50–50 |  |  |") == 2
 
 
 def test_the_first_page_has_the_write_of_few_rows_without_unix_sockets() -> None:
     (few,) = headlines([made_up(100, False), made_up(100, True), made_up(100_000, False)])
     others = ("Spark's Kafka sink", "Spark's Kafka sink, tuned")
-    assert few == Headline(few.title, "ms", 250, dict(zip(others, (150, 200), strict=True)), True)
+    assert few == Headline(few.title, "ms", 300, dict(zip(others, (200, 250), strict=True)), True)
     assert few.title == "The write in a micro-batch of 100 rows"
 
 
