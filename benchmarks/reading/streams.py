@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from statistics import median
@@ -31,6 +32,7 @@ def run(options: Options) -> Results:
     """Run the queries of all sources in turns, and return the times of their micro-batches."""
     rounds = ROUNDS if options.repetitions is None else options.repetitions
     warmups = WARMUPS if options.warmups is None else options.warmups
+    load = round(os.getloadavg()[0], 1)
     taken: dict[str, list[Times]] = {source.name: [] for source in STREAMS}
     with broker() as cluster:
         topic = f"stream-{uuid.uuid4().hex[:8]}"
@@ -46,7 +48,7 @@ def run(options: Options) -> Results:
                     print(f"{source.name:14} trigger {median(_triggers(found)):.0f} ms", flush=True)
         finally:
             spark.stop()
-    return {"rows": ROWS, "times": taken}
+    return {"rows": ROWS, "times": taken, "load": load}
 
 
 def _query(spark: SparkSession, source: Source | MemoryRows, servers: str, topic: str, warmups: int) -> list[Times]:
@@ -75,7 +77,7 @@ def page(results: Results) -> str:
     """Return the table: medians of each step of a micro-batch."""
     lines = [
         f"Micro-batches of {results['rows']} rows of 100 B from {PARTITIONS} partitions (`maxOffsetsPerTrigger`) into `noop`, "
-        "medians in milliseconds by step:",
+        "medians in milliseconds by step (`make bench ARGS='--parts read-stream'`):",
         "",
         "| | trigger | " + " | ".join(STEPS) + " |",
         "|---|" + "--:|" * (1 + len(STEPS)),
@@ -95,6 +97,8 @@ def page(results: Results) -> str:
         "([0702](decisions/0702-a-worker-freezes-its-imports-when-its-second-task-begins.md)). *Without our settings*: PySpark "
         "as it is.",
     ]
+    if results.get("load", 0) >= 1:
+        lines += ["", f"Other programs were running, a load of {results['load']:g}: only the ratios count."]
     return "\n".join(lines)
 
 
