@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.config import parse_options
 from spark_producer.datasource.write.dead_letters.bounds import Bounds
@@ -30,6 +31,7 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.metrics.names import OWN, OWN_TOPIC
+from tests.fakes.hurry import impatient
 from tests.support.read_back import Row, read_topic
 
 ROWS = 200
@@ -98,6 +100,13 @@ def write_as(
         producers.clear()
 
 
+@pytest.fixture
+def missing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `max.block.ms` pass for a topic as soon as the brokers do not know it."""
+    cache = ProducerCache(lambda config: impatient(Producer(config)))
+    monkeypatch.setattr(f"{__name__}.ProducerCache", lambda: cache)
+
+
 def reported(row: Row) -> dict[str, str]:
     ours = [(name.removeprefix(PREFIX), value or b"") for name, value in row.headers if name.startswith(PREFIX)]
     return {name: value.decode(errors="replace") for name, value in ours}
@@ -155,6 +164,7 @@ def test_a_bad_row_is_dead_and_the_good_ones_are_in_order(
 
 
 @pytest.mark.covers("COM1")
+@pytest.mark.usefixtures("missing_at_once")
 def test_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBroker, topic: str, dead: str) -> None:
     named = dict.fromkeys(range(ROWS), topic) | {3: None, 4: f"{topic}-missing", 5: "", 6: f"{topic}-missing"}
     report = write(broker, columns(topic=named), dead, deadLetterClasses="row, topic", kafka__max__block__ms=1500)
@@ -288,6 +298,7 @@ def test_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails: boo
         ({"topic": {5: "gone"}}, TopicNotFound, "gone"),
     ],
 )
+@pytest.mark.usefixtures("missing_at_once")
 def test_what_is_never_swallowed(
     broker: LocalBroker,
     topic: str,
@@ -304,6 +315,7 @@ def test_what_is_never_swallowed(
 
 
 @pytest.mark.covers("COM3")
+@pytest.mark.usefixtures("missing_at_once")
 def test_a_dead_letter_topic_that_is_missing_or_a_column_of_a_wrong_type_fails_the_task(
     broker: LocalBroker, topic: str, dead: str
 ) -> None:

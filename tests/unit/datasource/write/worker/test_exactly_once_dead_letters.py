@@ -147,6 +147,7 @@ def test_batches_after_a_refused_one_get_new_sequences_within_the_transaction(
     values = [b"%05d" % row + b"." * (6000 if row in bad else 90) for row in range(count)]
     batch = pa.record_batch({"value": pa.array(values, pa.binary())})
     small = {"kafka__batch__size": "2000", "kafka__linger__ms": "0"}
+    small |= {"kafka__retry__backoff__ms": "10", "kafka__retry__backoff__max__ms": "10"}
     settings, report = one_task(broker, topic, dead, batch, **small)
     total = commit_write(settings, [report], "batch write").report
     assert [int((value or b"")[:5]) for value in committed(broker, topic)] == [

@@ -116,8 +116,8 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
 
 
 def test_a_failure_drops_the_producer_of_its_task_alone() -> None:
-    cluster = ScriptedCluster({"good": 1, "bad": 1}, produce_code=lambda place: 29 if place.topic == "bad" else 0)
-    producers = ProducerCache(cluster.producer_with)
+    clusters = {"one": ScriptedCluster({"good": 1}), "two": ScriptedCluster({"bad": 1}, produce_code=lambda _: 29)}
+    producers = ProducerCache(lambda config: clusters[config.client_id].producer_with(config))
     one, two = (producer_config({"bootstrap.servers": SERVERS, "client.id": name}) for name in ("one", "two"))
     task.write_task(TaskSettings(one, SinkOptions(topic="good")), iter([batch(10)]), producers)
     first = producers.get(one)
