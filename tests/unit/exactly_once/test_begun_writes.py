@@ -1,17 +1,20 @@
-"""Rows and record that were sent together with the listing of orphans, in writes that do not get to their commit."""
+"""What was sent or asked ahead of its turn, in writes that fail or are overtaken before that turn comes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from spark_producer.common import failpoints
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.outcomes import FailureKind, NothingToAbort, WriteAborted
+from spark_producer.protocol import FETCH, LIST_OFFSETS
 from tests.support.filled_tasks import batch, inline, prepared
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
 
@@ -100,3 +103,29 @@ def test_a_newer_driver_refuses_the_rows_that_an_older_one_sends_with_its_listin
     assert fenced.value.kind == FailureKind.FENCED.name
     world.commit(1, batch(*ZERO, "b"))
     assert world.rows() == ["a", "b"]
+
+
+def test_a_marker_that_a_newer_driver_loses_after_the_fence_is_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leaders of rows have answered before it, and that of the control topic after it."""
+    world.commit(0, batch(*ZERO, "a"))
+    world.handle = driver.begin(world.sink)
+    world.commit(1, batch(*ZERO, "b"))
+    learn = TransactionAdmin.learn_from_coordinator
+
+    def overtaken(self: TransactionAdmin, *given: Any) -> bool:
+        self.client.pause(0.1)  # what was asked ahead is answered
+        monkeypatch.setattr(TransactionAdmin, "learn_from_coordinator", learn)
+        newer = driver.begin(world.sink)
+        world.lose(control_id(SINK))
+        with pytest.raises(ExactlyOnceError, match="lost the markers"):
+            driver.commit(world.sink, [inline(newer, 2, batch(*ZERO, "c"))], 2)
+        world.lossy.clear()
+        self.ahead._asked = [each for each in self.ahead._asked if each.call.api not in (LIST_OFFSETS, FETCH)]
+        return learn(self, *given)
+
+    monkeypatch.setattr(TransactionAdmin, "learn_from_coordinator", overtaken)
+    with pytest.raises(ExactlyOnceError) as found:
+        driver.begin(world.sink)
+    assert found.value.kind == FailureKind.HUNG.name
