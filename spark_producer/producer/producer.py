@@ -7,7 +7,7 @@ affect others. When the I/O thread ends, all waits end with its error.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -200,7 +200,16 @@ class Producer:
             RecordError: a sequence has another length than `values`, or an entry of a wrong type. As `send_batch`.
         """
         given = Sequences(values, keys, headers, timestamps_ms, partitions)
-        return self._send_batches(record_batches(given, time.time_ns() // 1_000_000), topic)
+        return self._send_batches(self._converted(given), topic)
+
+    def _converted(self, given: Sequences) -> Iterator[pa.RecordBatch]:
+        """Yield the pieces of `given`; an entry of a wrong type makes the transaction abortable only."""
+        try:
+            yield from record_batches(given, time.time_ns() // 1_000_000)
+        except Exception as error:
+            if self._transactions is not None:
+                self._transactions.mark_abortable(error)
+            raise
 
     def _send_batches(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> Future[TableMetadata]:
         result, transaction, row = TableResult(), None, 0
@@ -209,8 +218,6 @@ class Producer:
                 transaction = self._send_rows(batch, result, topic, row, True, transaction)
                 row += batch.num_rows
         except Exception as error:
-            if self._transactions is not None:
-                self._transactions.mark_abortable(error)
             result.no_more(error)
             raise
         result.no_more()
