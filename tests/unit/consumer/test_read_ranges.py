@@ -15,6 +15,7 @@ from spark_producer.admin.topics import delete_topic
 from spark_producer.broker import LocalBroker
 from spark_producer.broker.requests import cluster
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.consumer import fetcher
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.read_ranges import read_ranges
 from spark_producer.consumer.settings import FetchSettings
@@ -25,6 +26,12 @@ from spark_producer.protocol import API_VERSIONS, FETCH
 from spark_producer.protocol.messages import NO_UUID, ApiVersion, ApiVersionsRequest
 
 ROWS = 1000
+
+
+@pytest.fixture(autouse=True)
+def _gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only broker knows its topics at once; others may lag for seconds."""
+    monkeypatch.setattr(fetcher, "GONE_AFTER_S", 0.3)
 
 
 @pytest.fixture(scope="module")
