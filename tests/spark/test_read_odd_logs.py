@@ -93,7 +93,7 @@ def test_one_batch_of_100_000_records(spark: SparkSession, broker: Broker, topic
 
 
 @pytest.mark.covers("RD11")
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.nightly), "zstd"])
 def test_a_record_of_20_mb_and_fetches_of_less(spark: SparkSession, broker: Broker, topic: str, codec: str) -> None:
     create(broker, topic, {"max.message.bytes": 32 * MIB})
     large = random.Random(7).randbytes(10_000_000) + bytes(10_000_000)
@@ -220,7 +220,7 @@ def taken_in_mid_read(frame: DataFrame, servers: str, topic: str) -> list[int]:
 
 @pytest.mark.covers("RD7")
 @pytest.mark.parametrize("fails", [True, False])
-@pytest.mark.parametrize("source", [FORMAT, SPARKS])
+@pytest.mark.parametrize("source", [FORMAT, pytest.param(SPARKS, marks=pytest.mark.nightly)])
 def test_records_that_are_deleted_in_mid_read(
     spark: SparkSession, broker: Broker, topic: str, fails: bool, source: str
 ) -> None:
