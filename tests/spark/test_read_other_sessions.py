@@ -28,6 +28,7 @@ master, settings, options, home, how = sys.argv[1:]
 home = Path(home)
 builder = SparkSession.builder
 builder = builder.remote("local[2]") if master == "connect" else builder.master(master)
+builder = builder.config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
 for name, value in json.loads(settings).items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
