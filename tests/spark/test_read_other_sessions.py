@@ -123,7 +123,7 @@ def assert_once_each(rows: list[Any]) -> None:
     ("master", "settings"),
     [
         pytest.param("connect", {}, id="connect"),
-        pytest.param("local[2]", {"spark.python.worker.reuse": "false"}, id="fresh workers"),
+        pytest.param("local[2]", {"spark.python.worker.reuse": "false"}, id="fresh workers", marks=pytest.mark.nightly),
         pytest.param(
             "local[2]", {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.python.use.daemon": "false"},
             id="no daemon", marks=pytest.mark.nightly,
