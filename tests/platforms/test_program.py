@@ -91,10 +91,7 @@ def test_every_way_passed_with_every_spark_that_is_promised() -> None:
     tried = {(line["spark"], line["python"]): line["ways"] for line in platforms.load()}
     assert {pair.spark for pair in platforms.PAIRS if pair.spark.startswith("4.0.")} >= {"4.0.0", "4.0.2"}
     for pair in platforms.PAIRS:
-        assert set(tried[pair].values()) == {""}, pair
-        assert tried[pair].keys() in (set(program.WRITES), set(program.WAYS)), pair
-    read = {pair.spark for pair in platforms.PAIRS if program.READS.keys() <= tried[pair].keys()}
-    assert platforms.PAIRS[0].spark in read, "the oldest; the tests of Spark read with the newest"
+        assert tried[pair] == dict.fromkeys(program.WAYS, ""), pair
 
 
 @pytest.mark.covers("COM20")
