@@ -57,7 +57,9 @@ class FetchThread:
         self._stopped = False
         self._abandoned = False
         """Whether the thread must close the connections when it ends, since no thread waits for that."""
-        self._thread = threading.Thread(target=self._run, name="pyproducer-fetch", daemon=True)
+        self._failed = False
+        """Whether fetching has ended with an error, perhaps between two steps of it."""
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Fetch until there is something to decode beside further requests, and start the thread for those.
@@ -69,6 +71,7 @@ class FetchThread:
             self._client.poll(0)  # a connection that was closed meanwhile must not cost a request
             self._client.take_disconnected()
             if not self._fetch(lambda: self._fetched > 0 and self._fetcher.must_request):
+                self._thread = threading.Thread(target=self._run, name="pyproducer-fetch", daemon=True)
                 self._thread.start()
         except BaseException:
             self._connections.close()
@@ -99,19 +102,22 @@ class FetchThread:
             self._client.wakeup()
 
     def close(self) -> bool:
-        """End the thread, and return whether it has ended, so that the connections can be used again."""
+        """End the thread, and return whether the connections can be used again; after an error they are closed."""
         if os.getpid() != self._process:
             return False
         self._stopped = True
-        if self._thread.ident is None:
-            return True
         if threading.current_thread() is self._thread:  # a garbage collection may run on any thread
             self._abandoned = True
             return False
-        self._client.wakeup()
-        self._thread.join(JOIN_S)
-        self._abandoned = self._thread.is_alive()
-        return not self._abandoned
+        if self._thread is not None:
+            self._client.wakeup()
+            self._thread.join(JOIN_S)
+            if self._thread.is_alive():
+                self._abandoned = True
+                return False
+        if self._failed:
+            self._connections.close()
+        return not self._failed
 
     # --- on the thread that fetches: that of the task within `start`, then the other one --------------------------------
 
@@ -135,6 +141,7 @@ class FetchThread:
         except Exception as error:  # an error of another package may not be picklable
             outcome = PyProducerError(f"fetching ended: {error!r}; this is a bug of pyproducer")
             outcome.__cause__ = error
+        self._failed = outcome is not None
         self._queue.put(outcome)
         return True
 

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import os
 import signal
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from spark_producer.broker import LocalBroker
+from spark_producer.broker.security.settings import BrokerSecurity
+from spark_producer.broker.security.users import Users
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.error_codes import Code
+from spark_producer.config.source_parsing import parse_source_options
 from spark_producer.consumer.connections import MAX_IDLE_CONNECTIONS, MAX_IDLE_S, ConnectionCache, Connections
 from spark_producer.consumer.decoding import FetchedBatches
 from spark_producer.consumer.fetch_thread import FetchThread
+from spark_producer.consumer.fetcher import Fetcher
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
 from spark_producer.consumer.settings import FetchSettings
-from spark_producer.errors import IllegalState, KafkaTimeout, PyProducerError
+from spark_producer.errors import AuthenticationFailed, BrokerError, IllegalState, KafkaTimeout, PyProducerError
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.network.client import Client
 from spark_producer.producer import Producer
@@ -145,6 +152,58 @@ def test_an_interrupt_before_the_thread_starts_closes_the_connections(
     with pytest.raises(KeyboardInterrupt):
         FetchThread(settings, WHOLE, connections).start()
     assert is_closed(connections)
+
+
+def test_connections_of_a_failed_read_are_not_used_again(
+    settings: FetchSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have ended between two steps: leaders are known, but their brokers are not among the nodes of the client."""
+
+    def refuse(*_: object) -> None:
+        raise BrokerError("one of the topics is refused", code=Code.TOPIC_AUTHORIZATION_FAILED)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Fetcher, "_on_leader", refuse)
+        with pytest.raises(BrokerError, match="one of the topics"):
+            list(read_ranges(settings, WHOLE))
+    rows = read_ranges(dataclasses.replace(settings, timeout=2.0), WHOLE)
+    assert sum(batch.num_rows for _, batch in rows) == ROWS
+
+
+def test_a_login_that_is_refused_is_tried_again_by_the_next_read() -> None:
+    """The client of the first one has ended for good."""
+    users = Users({"ada": "right"})
+    with LocalBroker(security=BrokerSecurity("SASL_PLAINTEXT", users=users, mechanisms=("PLAIN",))) as guarded:
+        options = {
+            "kafka.bootstrap.servers": guarded.bootstrap_servers,
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": "ada",
+            "kafka.sasl.password": "wrong",
+            "subscribe": "t",
+        }
+        connection = ConnectionSettings.from_config(parse_source_options(options)[0])
+        for _ in range(2):
+            with pytest.raises(AuthenticationFailed):
+                list(read_ranges(FetchSettings(connection, timeout=2.0), WHOLE))
+
+
+def test_a_read_that_stops_early_leaves_no_garbage(settings: FetchSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has fetched is freed at once, even without a thread."""
+    made: list[weakref.ref[FetchThread]] = []
+    start = FetchThread.start
+
+    def remembered(thread: FetchThread) -> None:
+        made.append(weakref.ref(thread))
+        start(thread)
+
+    monkeypatch.setattr(FetchThread, "start", remembered)
+    gc.disable()
+    try:
+        next(read_ranges(settings, [OffsetRange(TopicPartition("t", 0), 0, 10)]))
+        assert [each() for each in made] == [None]
+    finally:
+        gc.enable()
 
 
 def end(thread: FetchThread) -> None:
