@@ -56,6 +56,9 @@ class Network(Protocol):
     def least_loaded(self) -> int | None:
         """Return the best node for a request that any node can answer."""
 
+    def next_attempt_in(self, node: int) -> float:
+        """Return the seconds until `ready` may connect again; 0 if it may now, or if there is a connection."""
+
 
 class Fetcher:
     """Fetches the ranges. One thread at a time owns it (`FetchThread`).
@@ -167,6 +170,8 @@ class Fetcher:
         for each in partitions:
             each.waits(now)
             self._wake_by(each.failing_since + self._settings.timeout)
+        if node is not None and (pause := network.next_attempt_in(node)):
+            self._wake_by(now + pause)
         return False
 
     def _wake_by(self, when: float) -> None:

@@ -62,6 +62,7 @@ class FetcherHarness:
         self.now = 1000.0
         self.free = self.fetcher.max_bytes
         self.unready: set[int] = set()
+        self.backoff = 0.0
         self.leader, self.epoch, self.topic_id = 1, 7, TOPIC_ID
 
     # The network
@@ -71,6 +72,9 @@ class FetcherHarness:
 
     def least_loaded(self) -> int | None:
         return BOOTSTRAP
+
+    def next_attempt_in(self, node: int) -> float:
+        return self.backoff
 
     # The fetcher
 

@@ -211,6 +211,16 @@ def test_an_unreachable_leader_ends_the_read_in_time() -> None:
         harness.step(30.0)
 
 
+@pytest.mark.covers("RD9")
+def test_a_connection_is_tried_again_when_its_backoff_ends() -> None:
+    harness = FetcherHarness(of(0, 5, 9), timeout=30.0)
+    [request] = harness.step()
+    harness.metadata(request)
+    harness.unready, harness.backoff = {1}, 0.05
+    assert harness.step() == []
+    assert harness.fetcher.wake_at == harness.now + 0.05
+
+
 def test_progress_resets_the_time_and_the_pauses() -> None:
     harness, pauses = FetcherHarness(of(0, 5, 15), timeout=30.0), []
     for offset in range(5, 10):
