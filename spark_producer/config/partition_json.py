@@ -70,6 +70,8 @@ def numbers_of(option: str, text: str, low: int, example: str) -> dict[TopicPart
                 if tp in found:
                     raise _Bad(f"{tp} is there twice")
                 found[tp] = _whole(number, low, INT64_MAX, f"the number of {tp}")
+        if not found:
+            raise _Bad("it names no topic")
     except _Bad as error:
         raise _wrong(option, str(error), example) from None
     return found
