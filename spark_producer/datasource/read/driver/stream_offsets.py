@@ -28,6 +28,7 @@ from spark_producer.datasource.read.driver.offset_resolution import OffsetLookup
 from spark_producer.datasource.read.driver.rate_limit import TriggerDelay, limited_ends
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.errors import PyProducerError
+from spark_producer.protocol.messages.cluster import NO_UUID
 
 logger = escaping_logger("pyproducer")
 
@@ -223,7 +224,7 @@ class StreamOffsets:
         awaited = [each for each in expected if each not in self._missing_since]
         found = assigned(client, self._subscription, may_be_missing=bool(expected))
         for _ in range(LOOKUP_ATTEMPTS - 1):
-            has_ids = all(found.topic_ids.get(topic, known) == known for topic, known in topic_ids.items())
+            has_ids = all(found.topic_ids.get(topic, known) in (known, NO_UUID) for topic, known in topic_ids.items())
             if has_ids and all(each in found.leaders for each in awaited):
                 break
             client.pause(LOOKUP_SECONDS)

@@ -25,7 +25,7 @@ from spark_producer.datasource.read.driver.stream_offsets import StreamOffsets
 from spark_producer.datasource.read.stream_readers import LimitedStreamReader, UnlimitedStreamReader
 from spark_producer.errors import ConfigError, DataLoss, TopicNotFound
 from spark_producer.protocol import OFFSET_FETCH
-from spark_producer.protocol.messages import OffsetFetchRequest, OffsetFetchRequestTopic
+from spark_producer.protocol.messages import NO_UUID, OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.unit.datasource.read.topics import client_of, cut, delete, fill, grow, settings, short
 
 Reader = LimitedStreamReader
@@ -319,6 +319,23 @@ def test_a_checkpoint_of_sparks_source_has_no_ids_and_needs_none(
     [topic_id] = set(end) - {"t"}
     assert (topic_id.partition("@")[0], len(topic_id), end[topic_id]) == ("t", 24, {})
     assert ranges(reader, theirs, end) == {"t-1": (4, 7)}
+
+
+@pytest.mark.covers("RD8")
+def test_brokers_without_ids_are_not_waited_for(start: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint has ids, and a query that moves to such a cluster has nothing new to read."""
+    reader = start()
+    end = latest(reader, reader.initialOffset())
+    calls = list[FoundTopics]()
+
+    def without_ids(*given: Any, **named: Any) -> FoundTopics:
+        found = assigned(*given, **named)
+        calls.append(found._replace(topic_ids=dict.fromkeys(found.topic_ids, NO_UUID)))
+        return calls[-1]
+
+    monkeypatch.setattr(stream_offsets, "assigned", without_ids)
+    assert latest(reader, end) == end
+    assert len(calls) == 1
 
 
 @pytest.mark.covers("RD8")
