@@ -201,7 +201,7 @@ def test_a_schema_of_some_columns(spark: SparkSession, broker: Broker, topic: st
         ({"subscribe": "no-such-topic"}, "for topic 'no-such-topic'. What to do: create the topic"),
         (
             {"startingOffsets": '{"TOPIC":{"0":-2}}'},
-            "startingOffsets lacks TOPIC-1, TOPIC-2. Name each topic-partition",
+            "startingOffsets lacks topic 'TOPIC', partitions 1, 2. Name each topic-partition",
         ),
         ({"startingOffsets": "latest"}, "startingOffsets cannot be latest"),
         ({"subscribe": ""}, "subscribe"),

@@ -68,6 +68,21 @@ def test_a_range_has_its_rows_once_and_in_order(
     assert found == {0: [b"0-%d" % row for row in range(start, end)], 1: [b"1-%d" % row for row in range(10)]}
 
 
+@pytest.mark.covers("RD11")
+def test_records_that_are_larger_than_those_of_the_read_before_are_read(broker: LocalBroker) -> None:
+    """The first request of a task has room for records of the last response, and is answered with one batch at least."""
+    sizes = [10] * 5 + [300_000] * 5 + [10] * 5 + [900_000] * 5
+    broker.create_topic("growing", 2)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": "1", "linger.ms": "0"}) as producer:
+        for size in sizes:
+            for partition in (0, 1):
+                producer.send("growing", bytes(size), partition=partition)
+    for start in range(0, len(sizes), 5):
+        ranges = [OffsetRange(TopicPartition("growing", each), start, start + 5) for each in (0, 1)]
+        found = values(broker, ranges)
+        assert [[len(value) for value in found[each]] for each in (0, 1)] == [sizes[start : start + 5]] * 2
+
+
 def test_only_the_named_columns_are_there_and_in_the_order_of_the_schema(broker: LocalBroker) -> None:
     ranges = [OffsetRange(TopicPartition("t", 0), 10, 900)]
     for columns in ({"value"}, {"timestamp_type", "key", "offset"}, set()):
