@@ -109,6 +109,10 @@ class ExchangeClient:
         """
         return self._finish(exchange, exchange.started, deadline)
 
+    def is_sent(self, exchange: Exchange) -> bool:
+        """Return whether all requests of an exchange are sent, or wait only for responses to others on their connections."""
+        return all(node is not ANY and self._connections().in_flight(node) for node in exchange.unsent)
+
     def drop(self, exchange: Exchange) -> None:
         """Ignore the responses of an exchange. Requests that are not sent yet are not sent any more."""
         if exchange in self._begun:
@@ -153,6 +157,9 @@ class ExchangeClient:
                         exchange.lose(KafkaTimeout(f"{self._addresses(exchange.nodes())} did not answer in time"))
                     if not exchange.is_done:
                         self._report_wait(self.clock() - began, self._addresses(exchange.nodes()))
+        except PyProducerError as error:
+            exchange.lose(error)  # it may be finished once more
+            raise
         finally:
             self.drop(exchange)
         return exchange.responses

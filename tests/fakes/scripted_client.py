@@ -68,6 +68,9 @@ class ScriptedClient:
     def finish(self, exchange: Exchange, deadline: float | None = None) -> list[ResponseOrError]:
         return exchange.responses
 
+    def is_sent(self, exchange: Exchange) -> bool:
+        return True
+
     def drop(self, exchange: Exchange) -> None:
         pass
 

@@ -50,6 +50,11 @@ class Ahead:
         """Ask any broker for the brokers of the cluster and the leaders of `topics`, and return without waiting."""
         self.ask([NodeRequest(ANY, METADATA, metadata_request(topics))])
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether all questions are under way, on connections that are there."""
+        return all(self._client.is_sent(asked.exchange) for asked in self._asked)
+
     def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
         """Return the responses or errors as `BlockingClient.request_all` does, without sending again what was sent ahead."""
         early = {at: found for at, call in enumerate(calls) if (found := self._take(call)) is not None}

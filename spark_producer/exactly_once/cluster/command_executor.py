@@ -237,10 +237,13 @@ class CommandExecutor:
 
         It waits for the first requests of the write. Those of the listing have less time, and a connection on which one of them
         times out is closed with all that is under way on it.
+
+        A write whose vote may have to wait for brokers is not begun: its transaction would time out meanwhile.
         """
         self.brokers.ahead.drop()
         coordinator_state.ask_open_tasks(self.brokers)
-        precommit_check.ask(self.brokers, command.record.transactions)
+        if not precommit_check.ask(self.brokers, command.record.transactions):
+            return
         deadline = self.client.deadline()
         write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
         with suppress(PyProducerError):  # the write itself raises it again

@@ -153,6 +153,7 @@ class ControlLog:
                 )
                 self._brokers.ahead.drop()
                 self._restart(-1)
+                end = self._offset(LATEST, deadline)  # the last response may have come from the topic before this one
             if self._position <= end:
                 return end
             self._brokers.forget_leaders([tp])

@@ -97,7 +97,8 @@ class ControlWrite:
 
     def cancel(self) -> None:
         """Abort the transaction of a write that was begun and is not continued."""
-        self.wait()
+        with suppress(PyProducerError):
+            self.wait()
         self._abort()
 
     def _encode(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> None:
@@ -160,7 +161,8 @@ class ControlWrite:
         if gone:
             self._abort()
             return Indeterminate(
-                f"acknowledged rows are no longer in {format_partitions(each.topic_partition for each in gone)}"
+                "the transaction has timed out, or acknowledged rows are no longer in "
+                + format_partitions(each.topic_partition for each in gone)
             )
         written = self._commit()
         failpoint("control.ended")

@@ -62,16 +62,21 @@ def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction
     )
 
 
-def ask(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction]) -> None:
-    """Send the requests of `objections` ahead, as far as coordinators and leaders are known."""
+def ask(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction]) -> bool:
+    """Send the requests of `objections` ahead, as far as coordinators and leaders are known.
+
+    Return whether all leaders are known and all requests are under way. Otherwise a broker may be down, and the vote take long.
+    """
     if not transactions:
-        return
-    brokers.ahead.ask_metadata(sorted({span.topic for each in transactions for span in each.spans}))
+        return True
     ids = [each.transactional_id for each in transactions]
+    partitions = {TopicPartition(span.topic, span.partition) for each in transactions for span in each.spans}
+    brokers.ahead.ask_metadata(sorted({topic for topic, _ in partitions}))
     ask_states(brokers, ids)
     nodes = dict.fromkeys(brokers.known_coordinators(ids).values())
     brokers.ahead.ask(_late_call(brokers, node, timeout) for node in nodes for timeout in brokers.timeouts_ms)
-    ask_producers(brokers, {TopicPartition(span.topic, span.partition) for each in transactions for span in each.spans})
+    ask_producers(brokers, partitions)
+    return brokers.ahead.is_sent and len(brokers.known_leaders(partitions)) == len(partitions)
 
 
 def _partition_name(span: TransactionSpan) -> str:

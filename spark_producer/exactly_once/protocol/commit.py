@@ -147,8 +147,8 @@ class WritingControlRecord:
                 return decided(roll_forward.DecidedWrite(self.record, self.fencing, partitions), self.orphans)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, "nothing of this one is visible", expired=expired)
-            case Indeterminate():
-                return FencingAfterTimeout(self.record, self.orphans, self.previous_token)
+            case Indeterminate(reason):
+                return FencingAfterTimeout(self.record, self.orphans, self.previous_token, reason)
             case OlderTransactionHangs(partitions):
                 names = partition_names(partitions)
                 return Failed(
@@ -169,6 +169,8 @@ class FencingAfterTimeout:
     record: ControlRecord
     orphans: Orphans
     previous_token: str
+    reason: str
+    """why the outcome is unknown, for the message"""
 
     @property
     def command(self) -> Fence:
@@ -176,7 +178,7 @@ class FencingAfterTimeout:
 
     def on_result(self, result: Result) -> Next:
         fencing = expect(self, result, Fenced).fencing
-        return ReadingControlRecordAfterFence(self.record, fencing, self.orphans, self.previous_token)
+        return ReadingControlRecordAfterFence(self.record, fencing, self.orphans, self.previous_token, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,7 @@ class ReadingControlRecordAfterFence:
     fencing: ProducerIdAndEpoch
     orphans: Orphans
     previous_token: str
+    reason: str
 
     @property
     def command(self) -> ReadControl:
@@ -212,10 +215,11 @@ class ReadingControlRecordAfterFence:
             return unknown_outcome(self.record, "the brokers did not answer the commit, and another write has followed")
         else:
             why = "it has not happened, or a newer driver has continued after it"
+        cause = f" ({self.reason})" if self.reason else ""
         return Failed(
             FailureKind.NOT_WRITTEN,
-            f"{describe_write(self.record)}: the brokers did not answer the commit, and {why}. Run it again: no row will "
-            "be written twice",
+            f"{describe_write(self.record)}: the brokers did not acknowledge the commit{cause}, and {why}. Run it again: no row "
+            "will be written twice",
         )
 
 

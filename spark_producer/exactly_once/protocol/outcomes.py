@@ -113,8 +113,8 @@ def _overtaken(sink: str, what: str) -> Failed:
     """
     return Failed(
         FailureKind.FENCED,
-        f"sink {sink!r}: a newer driver has begun a write of this sink, or this one took more than a minute for its control "
-        f"record and the rows with it, so {what}. If two jobs or queries are running, give each its own exactlyOnceId; if "
+        f"sink {sink!r}: a newer driver has begun a write of this sink, or the transaction of its control record was open "
+        f"for more than a minute, so {what}. If two jobs or queries are running, give each its own exactlyOnceId; if "
         "not, the brokers were too slow. Run the write again, as a restarted query does",
     )
 

@@ -12,7 +12,13 @@ import pytest
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.exchange import NodeRequest
 from spark_producer.admin.exchange_client import MAX_IN_FLIGHT
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
+from spark_producer.errors import (
+    AuthenticationFailed,
+    BrokersUnreachable,
+    ConnectionFailed,
+    KafkaTimeout,
+    PyProducerError,
+)
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import END_TXN, METADATA, messages
 from tests.fakes.hurry import RunningClock
@@ -261,3 +267,54 @@ def test_an_interrupt_loses_what_was_begun() -> None:
         [error] = client.finish(begun)
         client.close()
     assert isinstance(error, ConnectionFailed)
+
+
+def test_an_exchange_is_sent_when_only_responses_are_waited_for() -> None:
+    """Requests beyond those that a connection takes at once wait for the responses to the first ones."""
+    may_answer = threading.Event()
+
+    def late(peer: Peer) -> None:
+        peer.negotiate()
+        first = peer.read()
+        may_answer.wait(LONG)
+        peer.answer(first, messages.EndTxnResponse(producer_id=first.body.producer_id))
+        echoed = 1
+        while echoed <= MAX_IN_FLIGHT + 1:
+            request = peer.read()
+            peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))
+            echoed += 1
+
+    with ScriptedServer(late) as server:
+        client = client_of(server.address)
+        unconnected = client.begin(calls(-1, 0))
+        assert not client.is_sent(unconnected)
+        may_answer.set()
+        client.finish(unconnected)
+        assert client.is_sent(unconnected)
+        many = client.begin(calls(-1, *range(MAX_IN_FLIGHT + 1)))
+        assert many.unsent
+        assert client.is_sent(many)
+        client.drop(many)
+        assert not client.is_sent(client.begin(calls(7, 1)))
+        client.close()
+
+
+def test_an_error_that_ends_the_client_stands_in_place_of_the_response_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was begun may be finished once more, when its write is cancelled."""
+
+    def silent(peer: Peer) -> None:
+        peer.negotiate()
+        peer.wait_for_close()
+
+    def ends(_: float) -> list[Any]:
+        raise AuthenticationFailed("a login was refused", fatal=True)
+
+    with ScriptedServer(silent) as server:
+        client = client_of(server.address)
+        begun = client.begin(calls(-1, 1))
+        monkeypatch.setattr(client, "_poll", ends)
+        with pytest.raises(AuthenticationFailed):
+            client.finish(begun)
+        [error] = client.finish(begun)
+        client.close()
+    assert isinstance(error, AuthenticationFailed)

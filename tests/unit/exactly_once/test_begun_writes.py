@@ -7,16 +7,22 @@ from typing import Any
 
 import pytest
 
+from spark_producer.admin.exchange_client import ExchangeClient
 from spark_producer.common import failpoints
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import fencing
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
-from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
+from spark_producer.exactly_once.cluster.coordinator_state import COMPLETE_ABORT, ONGOING, describe
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.outcomes import FailureKind, NothingToAbort, WriteAborted
 from spark_producer.protocol import FETCH, LIST_OFFSETS
 from tests.support.filled_tasks import batch, inline, prepared
+from tests.support.waiting import wait_until
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
+
+LATE_MS = 1_500
+"""The timeout of the control id's transactions in a test that waits for it. More than 900: timeouts note the last commit."""
 
 
 class Stopped(Exception):
@@ -80,6 +86,50 @@ def test_a_record_whose_vote_fails_is_aborted_by_the_fence_of_the_abort(world: W
     assert state(world) != ONGOING
     world.run_again(1, (0, "b"), (1, "c"))
     assert world.rows() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_write_is_begun_before_its_vote_if_the_brokers_of_its_tasks_are_connected(
+    world: World, stop: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, connected: bool
+) -> None:
+    """A vote that waits for a dead broker may take longer than the transaction may be open."""
+    for number in range(2):
+        world.commit(number, world.fill(0, (0, "a")))
+        world.handle = driver.begin(world.sink)
+    message = prepared(world.handle, 2, world.fill(0, (0, "b")))
+    is_sent = ExchangeClient.is_sent
+    monkeypatch.setattr(ExchangeClient, "is_sent", lambda *given: connected and is_sent(*given))
+    stop("commit.voting")
+    with pytest.raises(Stopped):
+        driver.commit(world.sink, [message], 2)
+    assert (state(world) == ONGOING) is connected
+    failpoints.install(None)
+    world.run_again(2, (0, "b"))
+    assert world.rows() == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("late", ["commit.voting", "control.produced"])
+def test_a_write_whose_transaction_times_out_before_its_commit_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    world.commit(0, world.fill(0, (0, "a")))
+    with monkeypatch.context() as patch:
+        patch.setattr(fencing, "CONTROL_TIMEOUT_MS", LATE_MS)
+        world.handle = driver.begin(world.sink)
+
+    def waits(reached: str) -> None:
+        if reached == late:
+            failpoints.install(None)
+            wait_until(lambda: state(world) == COMPLETE_ABORT, "the abort of the control id's transaction")
+
+    message = prepared(world.handle, 1, world.fill(0, (0, "b")))
+    failpoints.install(waits)
+    with pytest.raises(ExactlyOnceError, match=r"timed out|open for more than a minute") as failed:
+        driver.commit(world.sink, [message], 1)
+    assert failed.value.again
+    driver.abort(world.sink, [message], 1)
+    world.run_again(1, (0, "b"))
+    assert world.rows() == ["a", "b"]
 
 
 def test_a_driver_that_dies_after_the_listing_has_written_nothing(world: World, stop: Callable[[str], None]) -> None:

@@ -167,3 +167,25 @@ def test_a_recreated_topic_is_read_from_its_start_even_if_it_is_longer() -> None
     log.write(7, control_record(5, "others"))
     cluster.perform(Fence())
     assert cluster.perform(ReadControl()) == Found(control_record(6))
+
+
+def test_a_topic_that_is_recreated_after_its_end_was_asked_ahead_is_read_to_its_new_end() -> None:
+    """The last response was about the topic before it, which was longer."""
+    client = CutOff()
+    client.healed = True
+    for batch in (1, 2, 3):
+        client.commit(batch)
+    cluster = cluster_of(client)
+    cluster.perform(Fence())
+    assert cluster.perform(ReadControl()) == Found(control_record(3))
+    log, metadata = client.logs[ELECTED], client.metadata
+
+    def recreated(*given: Any) -> messages.MetadataResponse:
+        client.metadata = metadata  # type: ignore[method-assign]
+        client.topic_id, log.batches, log.end = b"second", [], 0
+        client.commit(4)
+        return metadata(*given)
+
+    client.metadata = recreated  # type: ignore[assignment, method-assign]
+    cluster.perform(Fence())
+    assert cluster.perform(ReadControl()) == Found(control_record(4))

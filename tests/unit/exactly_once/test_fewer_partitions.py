@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.errors import ExactlyOnceError, TopicNotFound
+from spark_producer.errors import ExactlyOnceError, KafkaTimeout, TopicNotFound
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import log_outcome
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.protocol.commands import TransactionOutcome
-from tests.support.filled_tasks import batch, prepared
+from tests.fakes.hurry import RunningClock
+from tests.support.filled_tasks import SECONDS, batch, prepared
 from tests.unit.exactly_once.lossy_world import ONE, SINK, ZERO, World
 
 
@@ -91,21 +92,25 @@ def test_only_a_topic_that_exists_shows_that_rows_are_gone(world: World) -> None
 
 def test_a_partition_without_a_leader_is_waited_for_as_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named by the brokers, so it exists."""
-    asked = world.tasks.brokers
-    metadata = asked.client.metadata
+    asked, clock = world.tasks.brokers, RunningClock()
+    metadata, answers = asked.client.metadata, iter(range(3))
 
     def without_leader(*given: object, **more: object) -> object:
         answer = metadata(*given, **more)  # type: ignore[arg-type]
+        if next(answers, None) is None:
+            clock.skip(SECONDS)
         rows = [
             topic._replace(partitions=tuple(row._replace(leader_id=-1) for row in topic.partitions))
             for topic in answer.topics
         ]
         return answer._replace(topics=tuple(rows))
 
+    monkeypatch.setattr(asked.client, "clock", clock)
     monkeypatch.setattr(asked.client, "metadata", without_leader)
-    with pytest.raises(Exception, match="a live leader of rows-1: start its broker"):
-        asked.leaders([ONE], asked.client.clock() + 2)
-    assert asked.leaderless([ONE], asked.client.clock() + 2) == [ONE]
+    with pytest.raises(KafkaTimeout, match="a live leader of rows-1: start its broker"):
+        asked.leaders([ONE], clock() + SECONDS)
+    assert next(answers, None) is None
+    assert asked.leaderless([ONE], clock() + SECONDS) == [ONE]
 
 
 def test_a_lagging_broker_does_not_decide_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
