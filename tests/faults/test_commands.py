@@ -74,7 +74,7 @@ def harming(api: AnyApi, harm: Harm, servers: list[ScriptedServer], partitions: 
     def script(peer: Peer) -> None:
         while True:
             request = peer.read()
-            if request.api is api:
+            if request.api.key == api.key:
                 harm(peer, request)
             else:
                 peer.answer(request, answer(request, servers[0], partitions))

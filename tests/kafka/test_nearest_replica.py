@@ -49,7 +49,7 @@ def test_a_follower_is_read_and_then_its_leader(
     send = Client.send
 
     def counted(self: Client, node: int, api: Any, body: Any, **more: Any) -> None:
-        asked[node] += api is FETCH
+        asked[node] += api.key == FETCH.key
         send(self, node, api, body, **more)
 
     monkeypatch.setattr(Client, "send", counted)

@@ -11,12 +11,13 @@ import io
 import itertools
 import json
 import os
+import re
 import sys
 import time
 from typing import Any
 
 import fastavro
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -28,6 +29,8 @@ from tests.unit.schemas.played_registry import Played
 
 FIRST_OLD, FIRST_NEW = 3, 70_000
 """The ids of the schemas of the first example. Those of the others follow, since workers keep the schema of an id."""
+NULLS = re.compile(r'"(items|values)": "null"')
+"""Arrays and maps of nulls, of which Spark's toArrow makes an invalid column (PySpark 4.3)."""
 UNKNOWN = (404, b'{"error_code": 40401, "message": "not found"}')
 
 
@@ -103,6 +106,8 @@ def check(
     topic = f"generated-{number}"
     schema, values = case
     reader = data.draw(evolved(schema))
+    if NULLS.search(json.dumps(reader)):
+        reject()
     frames, wanted = interleaved(data, number, schema, reader, values)
     for schema_id, text in ((FIRST_OLD + number, schema), (FIRST_NEW + number, reader)):
         registry.answers[f"/schemas/ids/{schema_id}"] = (200, json.dumps({"schema": json.dumps(text)}).encode())

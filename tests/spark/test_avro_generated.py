@@ -13,12 +13,11 @@ PROGRAM = "from tests.spark.generated_avro import main\n\nmain()\n"
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.covers("RD19")
 @pytest.mark.parametrize(
     ("zone", "examples"),
     [
-        ("America/New_York", 15),
+        pytest.param("America/New_York", 15, marks=pytest.mark.nightly),
         pytest.param("Asia/Kathmandu", 250, marks=pytest.mark.campaign),
         pytest.param("America/New_York", 250, marks=pytest.mark.campaign),
     ],

@@ -87,11 +87,15 @@ def batches_of(query: StreamingQuery) -> int:
     return 0 if progress is None else int(progress["batchId"])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.covers("RD21")
 @pytest.mark.parametrize(
-    ("warm", "batches"), [(60, 200), pytest.param(500, 5000, marks=pytest.mark.campaign)], ids=["some", "5000"]
+    ("warm", "batches"),
+    [
+        pytest.param(60, 200, marks=pytest.mark.nightly),
+        pytest.param(500, 5000, marks=pytest.mark.campaign),
+    ],
+    ids=["some", "5000"],
 )
 def test_processes_of_a_long_stream_stay_as_they_are(
     spark: SparkSession, kafka_4: Broker, topic: str, tmp_path: Path, warm: int, batches: int
