@@ -111,6 +111,8 @@ class ExchangeClient:
 
     def is_sent(self, exchange: Exchange) -> bool:
         """Return whether all requests of an exchange are sent, or wait only for responses to others on their connections."""
+        if any(isinstance(each, BrokersUnreachable | ConnectionFailed) for each in exchange.responses):
+            return False
         return all(node is not ANY and self._connections().in_flight(node) for node in exchange.unsent)
 
     def drop(self, exchange: Exchange) -> None:

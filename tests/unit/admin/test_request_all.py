@@ -295,7 +295,10 @@ def test_an_exchange_is_sent_when_only_responses_are_waited_for() -> None:
         assert many.unsent
         assert client.is_sent(many)
         client.drop(many)
-        assert not client.is_sent(client.begin(calls(7, 1)))
+        unknown = client.begin(calls(7, 1))
+        assert not client.is_sent(unknown)
+        assert isinstance(client.finish(unknown)[0], BrokersUnreachable)
+        assert not client.is_sent(unknown)
         client.close()
 
 

@@ -1,4 +1,4 @@
-"""Requests of a commit that are sent together, of which one comes late: it changes nothing."""
+"""Requests of a commit that are sent together, of which one comes late, also after an interrupt: it changes nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_producer.admin.exchange_client import ExchangeClient
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.common.cluster import TransactionVersion
 from spark_producer.errors import ExactlyOnceError
@@ -15,7 +16,7 @@ from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 from spark_producer.protocol import ADD_PARTITIONS_TO_TXN, END_TXN, PRODUCE, AnyApi
 from tests.fakes.hurry import skip_pauses
 from tests.support.filled_tasks import Tasks, batch, inline, prepared
-from tests.support.proxy import FaultProxy
+from tests.support.proxy import Direction, FaultProxy
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
 
 SECOND = 1
@@ -98,4 +99,32 @@ def test_a_request_that_comes_when_the_vote_has_failed_changes_nothing(world: Wo
     proxy.send_again(late)
     world.commit(SECOND, batch(*ZERO, "c"), world.fill(0, (1, "d")))
     proxy.send_again(late)
+    assert world.rows() == ["a", "b", "c", "d"]
+
+
+def test_rows_that_are_under_way_at_an_interrupt_are_not_written(
+    world: World, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the first requests wait for their responses; they reach the broker afterwards."""
+    messages = [inline(world.handle, SECOND, batch(*ZERO, "c"))]
+    kind, report_wait = first_request(world), ExchangeClient._report_wait
+    kept: list[bytes] = []
+    proxy.copy_requests(kind.key)
+    proxy.swallow(Direction.TO_BROKER)
+
+    def interrupt(*_: object) -> None:
+        if late := proxy.copies[kind.key]:
+            kept.extend(late)
+            monkeypatch.setattr(ExchangeClient, "_report_wait", report_wait)
+            proxy.heal()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ExchangeClient, "_report_wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        commit(world, *messages)
+    proxy.send_again(kept[0])
+    driver.abort(world.sink, messages, SECOND)
+    world.handle = driver.begin(world.sink)
+    proxy.send_again(kept[0])
+    world.commit(SECOND, batch(*ZERO, "c"), world.fill(0, (1, "d")))
     assert world.rows() == ["a", "b", "c", "d"]
