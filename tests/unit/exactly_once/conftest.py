@@ -44,7 +44,9 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         return (transactional_id, tp) in lossy or write(self, transactional_id, transaction, tp, now_ms)
 
     monkeypatch.setattr(PendingMarkers, "_write", lose)
-    with LocalBroker(settings=BrokerSettings(transaction_version=request.param, sync_on_close=False)) as broker:
+    with LocalBroker(
+        settings=BrokerSettings(transaction_version=request.param, sync_on_close=False, transaction_scan_s=0.5)
+    ) as broker:
         broker.create_topic("rows", 2)
         tasks = Tasks(broker.bootstrap_servers, SINK)
         yield World(broker, tasks, lossy)
