@@ -89,7 +89,7 @@ def test_a_plan_takes_few_requests_and_little_memory(crowded: ProxiedBroker) -> 
     try:
         start, _, _ = measured(stream.initial)
         end, requests, peak = measured(lambda: stream.next_ends(start, limited=False))
-        assert sum(end[each] - start[each] for each in end) == FILLED
+        assert sum(end.offsets[each] - start.offsets[each] for each in end.offsets) == FILLED
         assert requests[LIST_OFFSETS] <= 2
         assert peak < MAX_BYTES
         again, requests, _ = measured(lambda: stream.next_ends(end, limited=False))
