@@ -247,7 +247,7 @@ class CommandExecutor:
         deadline = self.client.deadline()
         write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
         with suppress(PyProducerError):  # the write itself raises it again
-            write.begin(self._inline if command.inline else {}, self._largest_part(command.record, deadline))
+            write.begin(self._inline if command.inline else {}, self._max_part_bytes(command.record, deadline))
             self._begun = write
             write.wait()
 
@@ -258,7 +258,7 @@ class CommandExecutor:
         write, self._begun = self._begun, None
         if write is None or write.command != command:
             write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
-        response = write.run(inline, self._largest_part(command.record, deadline), deadline)
+        response = write.run(inline, self._max_part_bytes(command.record, deadline), deadline)
         self._unseen = command.fencing, write.spans
         if inline:
             counts = {tp: sum(batch.records for batch in batches) for tp, batches in inline.items()}
@@ -285,11 +285,11 @@ class CommandExecutor:
             without_tasks={TopicPartition(self.topic, PARTITION)} if control else (),
         )
 
-    def _largest_part(self, record: ControlRecord, deadline: float) -> int:
+    def _max_part_bytes(self, record: ControlRecord, deadline: float) -> int:
         """Return the maximum bytes of a part of `record`. An unknown topic is checked only for a long record."""
         if self._known is None and len(record_json.encode(record, MIN_PART_BYTES, (0, 0))) > 1:
             self._known = ensure(self.brokers, self.topic, deadline)
-        return MIN_PART_BYTES if self._known is None else self._known.largest_part
+        return MIN_PART_BYTES if self._known is None else self._known.max_part_bytes
 
     def _read(self, deadline: float) -> Found | MarkersLost:
         own = control_id(self.sink)

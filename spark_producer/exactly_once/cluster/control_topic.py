@@ -63,7 +63,7 @@ class ControlTopic(NamedTuple):
     largest_batch: int = DEFAULT_LARGEST
 
     @property
-    def largest_part(self) -> int:
+    def max_part_bytes(self) -> int:
         """Maximum bytes of a part of the control record."""
         return max(MIN_PART_BYTES, min(900_000, self.largest_batch - _OVERHEAD_BYTES))
 

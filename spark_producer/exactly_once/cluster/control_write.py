@@ -79,13 +79,13 @@ class ControlWrite:
         self.spans: list[TransactionSpan] = []
         """The offsets of the record and the rows, once all are acknowledged."""
 
-    def begin(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> None:
+    def begin(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], max_part_bytes: int) -> None:
         """Send the first requests of the transaction and return without waiting; `run` continues.
 
         Raises:
             ExactlyOnceError: the record is too large.
         """
-        self._encode(inline, largest_part)
+        self._encode(inline, max_part_bytes)
         self._send_first()
 
     def wait(self) -> None:
@@ -101,9 +101,9 @@ class ControlWrite:
             self.wait()
         self._abort()
 
-    def _encode(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> None:
+    def _encode(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], max_part_bytes: int) -> None:
         now = self._brokers.client.now_ms()
-        records = record_json.encode(self._record, largest_part, self._fencing)
+        records = record_json.encode(self._record, max_part_bytes, self._fencing)
         control = [EncodedBatch(*self._control_tp, 1, bytes(encode_few([one], now))) for one in records]
         self._batches = {**inline, self._control_tp: control}
 
@@ -126,7 +126,10 @@ class ControlWrite:
         return InlineProduce(self._brokers, self._id, self._fencing, version, self._batches, sequences)
 
     def run(
-        self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int, deadline: float | None = None
+        self,
+        inline: Mapping[TopicPartition, Sequence[EncodedBatch]],
+        max_part_bytes: int,
+        deadline: float | None = None,
     ) -> WriteResult:
         """Write the record and the rows, and commit them, until `deadline` if it is given; `begin` may have been called.
 
@@ -136,7 +139,7 @@ class ControlWrite:
         """
         is_begun = bool(self._batches)
         if not is_begun:
-            self._encode(inline, largest_part)
+            self._encode(inline, max_part_bytes)
         self._deadline = self._deadline if deadline is None else deadline
         try:
             if not is_begun:
