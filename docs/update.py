@@ -16,7 +16,7 @@ from docs.packages import packages_picture
 from docs.pictures.all import PICTURES
 from spark_producer.config import profiles, unsupported, unsupported_reads
 from spark_producer.config.docs_table import render_markdown, render_reads, shared_names
-from spark_producer.metrics import names, registry
+from spark_producer.metrics import metric_table, registry
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -93,7 +93,7 @@ In reads the same options of security and Java classes are errors, those of writ
 
 METRICS_PAGE = f"""# Metrics
 
-This page is made by `make docs` from the table in `spark_producer/metrics/names.py`.
+This page is made by `make docs` from the table in `spark_producer/metrics/metric_table.py`.
 
 A producer keeps the metrics of Kafka's Java producer, with the same names, units and groups, and its own. Where Java counts
 oddly, `pyproducer-metrics` has a twin:
@@ -176,7 +176,7 @@ def options_page() -> str:
 
 def metrics_page() -> str:
     """The whole of docs/metrics.md."""
-    return METRICS_PAGE + names.render_markdown()
+    return METRICS_PAGE + metric_table.render_markdown()
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from spark_producer.admin.client import BlockingClient
-from spark_producer.admin.topic_suggestion import suggest_topic
+from spark_producer.admin.missing_topics import suggest_topic
 from spark_producer.admin.topics import topic_config
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.topic_suggestion import suggest_topic_on_not_found
+from spark_producer.admin.missing_topics import suggest_topic_on_not_found
 from spark_producer.cli.progress import WaitNotice
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Snapshot, WriteReport
-from spark_producer.metrics.names import OWN
+from spark_producer.metrics.metric_table import OWN
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.metadata_wait import UNKNOWN_TOPIC_GRACE
 from spark_producer.producer import Producer, parts_of

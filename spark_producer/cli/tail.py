@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 
 from spark_producer.admin import BlockingClient
+from spark_producer.admin.missing_topics import suggest_topic, suggest_topic_on_not_found
 from spark_producer.admin.offsets import offsets
-from spark_producer.admin.topic_suggestion import suggest_topic, suggest_topic_on_not_found
 from spark_producer.admin.topics import is_missing, wait_for_creation
 from spark_producer.cli.arg_types import natural, offset, positive
 from spark_producer.cli.avro_view import add_view, decoded, take_registry, viewer

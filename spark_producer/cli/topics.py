@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.topic_suggestion import require_topics, suggest_topic_on_not_found
+from spark_producer.admin.missing_topics import require_topics, suggest_topic_on_not_found
 from spark_producer.admin.topics import (
     TopicPage,
     create_topic,

@@ -13,7 +13,7 @@ from spark_producer.config.connection_table import data_source_name
 from spark_producer.config.consumer_options import CONSUMER_NAMES
 from spark_producer.config.names import kafka_name
 from spark_producer.config.option import INT32_MAX
-from spark_producer.config.option_tables import OptionTables
+from spark_producer.config.option_lookup import OptionTables
 from spark_producer.config.options import (
     KAFKA_FIELDS,
     PRODUCER_NAMES,

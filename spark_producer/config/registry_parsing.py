@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from spark_producer.config.option_tables import OptionTables
+from spark_producer.config.option_lookup import OptionTables
 from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, RegistryOptions, check_connection
 
 _TABLES = OptionTables((RegistryOptions, READ_REGISTRY_FIELDS, str))

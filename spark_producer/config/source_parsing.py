@@ -11,7 +11,7 @@ from typing import Any
 from spark_producer.common.escape import escaping_logger
 from spark_producer.config.connection_table import data_source_name
 from spark_producer.config.consumer_options import CONSUMER_FIELDS, ConsumerConfig
-from spark_producer.config.option_tables import OptionTables
+from spark_producer.config.option_lookup import OptionTables
 from spark_producer.config.profiles import profile_for_reads
 from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, RegistryOptions
 from spark_producer.config.source_options import SOURCE_FIELDS, SourceOptions

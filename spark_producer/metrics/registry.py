@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from spark_producer.metrics.histogram import Histogram
-from spark_producer.metrics.names import CLIENT, NODE, OWN, OWN_TOPIC, TOPIC, histograms, sensors_of
+from spark_producer.metrics.metric_table import CLIENT, NODE, OWN, OWN_TOPIC, TOPIC, histograms, sensors_of
 from spark_producer.metrics.sensors import (
     SENSORS,
     BytesReceived,

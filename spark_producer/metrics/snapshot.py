@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from spark_producer.metrics.histogram import percentile
-from spark_producer.metrics.names import METRICS, PERCENTILES, READ, TAGS, Metric
+from spark_producer.metrics.metric_table import METRICS, PERCENTILES, READ, TAGS, Metric
 from spark_producer.metrics.sensors import Tally
 
 SensorKey = tuple[str, str]

@@ -8,9 +8,9 @@ from typing import Any
 
 from spark_producer.common.escape import for_log
 from spark_producer.errors import CorruptRecord, SchemaError
-from spark_producer.schemas.avro_decoder import read_value
 from spark_producer.schemas.names import NamedTypes, named_types
 from spark_producer.schemas.plan import parse_schema
+from spark_producer.schemas.single_value_decoder import read_value
 from spark_producer.schemas.types import Schema
 from spark_producer.schemas.wire_format import split_frame
 

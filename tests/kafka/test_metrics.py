@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.metrics import Values
-from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
+from spark_producer.metrics.metric_table import CLIENT, NODE, OWN, TOPIC
 from spark_producer.producer import parts_of
 from tests.conftest import ProxiedBroker
 from tests.support.kafka_cluster import KafkaCluster

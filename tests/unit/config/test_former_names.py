@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, option_tables, parse_sink_options, producer_config
+from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, option_lookup, parse_sink_options, producer_config
 from spark_producer.config.docs_table import option_rows
 from spark_producer.errors import ConfigError
 
@@ -31,7 +31,7 @@ CASES = [(former, *case) for former, case in (SINK | PRODUCER).items()]
 
 @pytest.fixture(autouse=True)
 def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(option_tables, "_warned_of", set())
+    monkeypatch.setattr(option_lookup, "_warned_of", set())
 
 
 def beside(name: str) -> dict[str, str]:
@@ -57,7 +57,7 @@ def test_a_former_name_in_any_case_is_its_option_and_warned_of_once(
         assert parse_sink_options(beside(name) | {spelling: value}) == expected
     assert caplog.record_tuples == [
         (
-            "spark_producer.config.option_tables",
+            "spark_producer.config.option_lookup",
             logging.WARNING,
             f"option {former} is now called {name}; the former name still works",
         )

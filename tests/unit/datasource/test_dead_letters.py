@@ -30,7 +30,7 @@ from spark_producer.errors import (
     TooManyBadRows,
     TopicNotFound,
 )
-from spark_producer.metrics.names import OWN, OWN_TOPIC
+from spark_producer.metrics.metric_table import OWN, OWN_TOPIC
 from tests.fakes.hurry import impatient
 from tests.support.read_back import Row, read_topic
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_producer.metrics import Levels, ProducerMetrics, Snapshot
-from spark_producer.metrics.names import CLIENT, NODE, OWN, TOPIC
+from spark_producer.metrics.metric_table import CLIENT, NODE, OWN, TOPIC
 from spark_producer.metrics.registry import MAX_NODES, MAX_TOPICS
 from tests.fakes.metric_events import drain, everything_once, new_metrics
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_producer.metrics import Levels, Snapshot, merge_snapshots
-from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC, Stat
+from spark_producer.metrics.metric_table import CLIENT, METRICS, NODE, OWN, TOPIC, Stat
 from tests.fakes.metric_events import drain, everything_once, new_metrics
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_producer.metrics import Levels, ProducerMetrics
-from spark_producer.metrics.names import CLIENT, NODE, OWN
+from spark_producer.metrics.metric_table import CLIENT, NODE, OWN
 from spark_producer.protocol import METADATA, PRODUCE, messages
 from tests.fakes.client_driver import Clock, Driver
 from tests.fakes.metric_events import new_metrics

@@ -12,13 +12,13 @@ import pytest
 from spark_producer import MockProducer, Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import BufferExhausted, IllegalState, ProducerClosed, RecordTooLarge, TopicNotFound
-from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
+from spark_producer.metrics.metric_table import CLIENT, METRICS, NODE, OWN, TOPIC
 from spark_producer.producer import parts_of
 from spark_producer.record.codecs import Codec
 from tests.fakes.hurry import impatient
 from tests.fakes.scripted_cluster import ScriptedCluster, knowing_the_topic
 from tests.support.waiting import wait_until
-from tests.unit.metrics.test_names import JAVA, SEED
+from tests.unit.metrics.test_metric_table import JAVA, SEED
 
 Start = Callable[..., Producer]
 ROWS = 500

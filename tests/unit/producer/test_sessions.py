@@ -11,7 +11,7 @@ import pytest
 from spark_producer import Producer, RecordMetadata
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.config import producer_config
-from spark_producer.metrics.names import CLIENT
+from spark_producer.metrics.metric_table import CLIENT
 from spark_producer.network import Client
 from spark_producer.producer.internals import Parts
 from spark_producer.producer.producer import producer_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.metrics import Levels, Snapshot
-from spark_producer.metrics.names import CLIENT, OWN, TOPIC
+from spark_producer.metrics.metric_table import CLIENT, OWN, TOPIC
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec
 from tests.fakes.sender_fakes import TOPIC as NAME

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_producer.admin import BlockingClient
+from spark_producer.admin.missing_topics import suggest_topic_on_not_found
 from spark_producer.admin.partition_offsets import FoundTopics, find_topics
 from spark_producer.admin.topic_leaders import missing_partition
-from spark_producer.admin.topic_suggestion import suggest_topic_on_not_found
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import escaping_logger
 from spark_producer.config.subscription import Assign, Subscribe, SubscribePattern, Subscription

@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.topic_suggestion import suggest_topic, suggest_topic_on_not_found
+from spark_producer.admin.missing_topics import suggest_topic, suggest_topic_on_not_found
 from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.wait_warning import WaitWarning
 from spark_producer.errors import TopicNotFound, broker_error

@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_producer.common.escape import for_log
 from spark_producer.metrics import OffsetRange, Snapshot, WriteReport
-from spark_producer.metrics.names import CLIENT, NODE, OWN
+from spark_producer.metrics.metric_table import CLIENT, NODE, OWN
 
 MAX_PARTITIONS = 100
 MAX_NODES = 20

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.schemas.avro_decoder import read_value
 from spark_producer.schemas.avro_viewer import AvroViewer
+from spark_producer.schemas.single_value_decoder import read_value
 from spark_producer.schemas.types import avro_schema
 from spark_producer.schemas.wire_format import prefix_of
 from tests.unit.schemas.avro_values import by_fastavro, columns

@@ -1,4 +1,4 @@
-"""The options of writes or of reads: the names of several classes of them, and the values of given options by class."""
+"""Looks up given options by any of their names, and parses their values, for the classes of options of writes or of reads."""
 
 from __future__ import annotations
 

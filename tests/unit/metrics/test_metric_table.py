@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.metrics import Levels, ProducerMetrics
-from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC
+from spark_producer.metrics.metric_table import CLIENT, METRICS, NODE, OWN, TOPIC
 from spark_producer.metrics.windowed_counters import Window
 from tests.fakes.metric_events import everything_once, new_metrics
 

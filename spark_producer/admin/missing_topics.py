@@ -1,4 +1,4 @@
-"""Errors about missing topics, with the existing topic whose name is most similar."""
+"""Errors about missing topics, which suggest the existing topic with the most similar name."""
 
 from __future__ import annotations
 
