@@ -179,7 +179,7 @@ def _draw_cpu(axes: Any, shown: Sequence[Result]) -> None:
             )
         else:
             axes.text(0.9 * edge, place, f"{total:.2f}", va="center", ha="right", color="white", weight="bold")
-            # The bar's end is drawn behind the mark, whichever part of the bar the mark is in; it is Python's if Python fills it.
+            # The bar's end is drawn under the mark, whichever part of the bar the mark is in; it is Python's if Python fills it.
             stub = 0.05 * edge
             end = axes.barh(place, stub, left=edge - stub, color="tab:green" if python[place] > stub else "tab:orange")
             end[0].set_gid(f"end-{place}")

@@ -63,7 +63,7 @@ KAFKA_4_FIRST = [
 STRICT_BROKERS = ["strict_broker", "kafka_39", "kafka_4"]
 """Fixtures of brokers that create no topics by themselves, for such tests."""
 MIN_REPORTED_SECONDS = 60.0
-"""Of a shorter run nobody asks where the time went."""
+"""Shorter runs print no table of the slowest files."""
 
 # The same cases in every run, and no clock: what a run finds depends on the code alone. A run with `--slow` tries three times as
 # many. HYPOTHESIS_PROFILE=explore looks for new cases, with a database of those that failed.
@@ -283,7 +283,7 @@ def embedded_broker() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def strict_broker() -> Iterator[Any]:
-    """The embedded broker, which creates no topics by itself."""
+    """The embedded broker with `auto.create.topics.enable=false`."""
     with local_broker(auto_create_topics=False) as broker:
         yield broker
 
@@ -420,7 +420,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        # a machine that stands still for two minutes must not cost the only executor
+        # a machine that is stopped for two minutes must not cost the only executor
         .config("spark.network.timeout", "600s")
         .getOrCreate()
     )

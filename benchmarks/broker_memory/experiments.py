@@ -162,7 +162,7 @@ def faults(found: Outcome, least_hit_rate: float = 0.99) -> list[str]:
         wrong.append(f"{found.tail_hit} tail hits, and {found.tail_reader} entries were read at the end")
     if found.expected_misses is None:
         if found.entry_log or found.read_cache_hit:
-            wrong.append(f"{found.entry_log} reads of entry logs by readers that are not far behind")
+            wrong.append(f"{found.entry_log} reads of entry logs by readers near the end")
         if of_storage != found.read - found.tail_reader:
             wrong.append(f"{of_storage} reads of the storage instead of {found.read - found.tail_reader}")
         return wrong
@@ -171,7 +171,7 @@ def faults(found: Outcome, least_hit_rate: float = 0.99) -> list[str]:
     if (found.hit_rate or 0.0) < least_hit_rate:
         wrong.append(f"the read cache has {found.hit_rate} of what is read, which is less than {least_hit_rate}")
     if found.write_cache:
-        wrong.append(f"{found.write_cache} reads of the write cache by a reader far behind")
+        wrong.append(f"{found.write_cache} reads of the write cache by a lagging reader")
     return wrong
 
 

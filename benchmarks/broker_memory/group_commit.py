@@ -79,7 +79,7 @@ def section(load: Load) -> Section:
         table(found),
         [
             f"Each writer appends a batch of {load.entry_bytes:,} bytes, waits until it is forced, and appends the next one. A "
-            f"force takes {1000 * load.force_s:g} ms longer than this disk needs, as behind a network.",
+            f"force takes {1000 * load.force_s:g} ms longer than this disk needs, like a network disk.",
         ],
         lambda: picture(found),
         faults(found),

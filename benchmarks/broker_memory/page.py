@@ -46,7 +46,7 @@ def _row(scene: Scene, found: Outcome) -> str:
 
 
 def page(ran: Sequence[Ran], sizes: Sizes, picture: str, parts: Sequence[Sequence[str]]) -> str:
-    """Return the whole page; `parts` are the lines of the experiments behind the tiers."""
+    """Return the whole page; `parts` are the lines of the experiments on which the tiers are based."""
     lines = [
         "# The experiments on the embedded broker's memory",
         "",

@@ -33,9 +33,7 @@ def locations(stand: Stand, index: int, begin: int, end: int) -> Iterator[Locati
     while state is not None and begin < end:
         found = engine.ledgers.find(state.log_id, begin)
         if found is None:
-            raise LookupError(
-                f"offset {begin} of partition {index} is not flushed: its reader is not far enough behind"
-            )
+            raise LookupError(f"offset {begin} of partition {index} is not flushed: its reader does not lag enough")
         yield found
         begin = found.end_offset
 

@@ -1,4 +1,4 @@
-"""The page of Avro beside binary: what Spark takes to hand structs over is told apart from what the encoder takes. Id: COM14."""
+"""The page of Avro beside binary: it separates Spark's time to hand structs over from the encoder's time. Id: COM14."""
 
 from __future__ import annotations
 

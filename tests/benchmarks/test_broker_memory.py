@@ -88,10 +88,10 @@ def test_what_contradicts_the_article_is_named() -> None:
     assert faults(good) == []
     assert faults(good._replace(tail_hit=1)) == ["1 tail hits, and 0 entries were read at the end"]
     assert faults(good._replace(expected_misses=8)) == ["5 misses of the read cache instead of 8"]
-    assert faults(good._replace(write_cache=1)) == ["1 reads of the write cache by a reader far behind"]
+    assert faults(good._replace(write_cache=1)) == ["1 reads of the write cache by a lagging reader"]
     near = good._replace(expected_misses=None, tail_reader=500, tail_hit=500)
     assert faults(near) == [
-        "5 reads of entry logs by readers that are not far behind",
+        "5 reads of entry logs by readers near the end",
         "500 reads of the storage instead of 0",
     ]
 

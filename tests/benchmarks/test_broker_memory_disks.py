@@ -41,7 +41,7 @@ SMALL_PRESSURE = Pressure(
 
 
 def test_e4_eight_writers_have_at_least_five_batches_in_each_force(tmp_path: Path) -> None:
-    """In 50 ms, which a force takes here, all writers append that were told of the force before it."""
+    """A force takes 50 ms here: all writers that the earlier force acknowledged append again before the next one begins."""
     shared = journal.in_groups(tmp_path, JournalSettings(), 0.05, 8, 15, 100)
     alone = journal.one_by_one(tmp_path, 0.001, 8, 3, 100)
     assert shared.per_force >= group_commit.MIN_GAIN * alone.per_force

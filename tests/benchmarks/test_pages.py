@@ -23,7 +23,7 @@ SLOW = Headline("Trigger", "ms", 44.0, {"Spark's sink": 28.0}, lower_is_better=T
 
 
 def part(name: str, *, sister: str = "", headline: Headline = FAST, notes: str = "") -> Part:
-    """One that tells what was stored of it."""
+    """Return a part whose page shows the stored number of rows."""
 
     def picture(_: Mapping[str, Any], path: Path) -> None:
         path.write_text(f"picture of {name}")

@@ -1,4 +1,4 @@
-"""The simulator tells the stories of KIP-480 and KIP-794, and the same one every time; what real runs stand on."""
+"""The simulator reproduces the findings of KIP-480 and KIP-794 with the same figures in each run; the limits of real runs."""
 
 from __future__ import annotations
 

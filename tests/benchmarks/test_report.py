@@ -76,7 +76,7 @@ def test_the_price_of_tls_is_that_within_a_round() -> None:
     (row,) = ratios(secured())
     assert [cell.partition("×")[0] for cell in row.split("|")[2:-1]] == [" **1.60", " **2.00", " **4.00"]
     rates = [line.split("|")[3].strip() for line in page.splitlines() if line.startswith(("| pyproducer", "| Spark"))]
-    assert rates == ["", "1.60", "1.00", "0.80"], "without TLS it is compared with nobody"
+    assert rates == ["", "1.60", "1.00", "0.80"], "without TLS nothing is compared with it"
     assert "TLS 1.3 with AES-256-GCM" in page
 
 
@@ -105,7 +105,7 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
 
 
 def test_a_bar_that_is_cut_has_a_mark_and_its_number(tmp_path: Path) -> None:
-    """The others end where they should, with their number behind them."""
+    """The other bars end at their value, with their number to the right."""
     seconds = {"pyproducer": 0.4, "pyproducer-tuned": 0.4, "spark": 0.7, "confluent-batches": 1.0, "confluent": 9.0}
     found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
     draw(SceneResults(all_scenes(1_000_000)["small"], found), tmp_path / "plot.svg")
@@ -156,7 +156,7 @@ def test_contenders_and_scenes_are_chosen_by_name(capsys: pytest.CaptureFixture[
     assert list(all_scenes(8)) == [
         "small", "many-partitions", "thousand-partitions", "large", "mixed", "compressed", "exactly-once", "tls", "tls-large",
     ]  # fmt: skip
-    for given in (["--only", "nobody"], ["--parts", "nowhere"]):
+    for given in (["--only", "none"], ["--parts", "nowhere"]):
         with pytest.raises(SystemExit):
             arguments(given)
         assert "unknown" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """An embedded broker on the tiered engine with `--memory 64M`, in a process of its own whose memory a test measures.
 
-Run with a directory and `stuck` or `sound`: a stuck disk never ends to force a journal, once the broker has begun. It tells
-its port in a line.
+Run it with a directory and `stuck` or `sound`: a stuck disk never completes a force of the journal once the broker has
+started. It prints its port on one line.
 """
 
 from __future__ import annotations

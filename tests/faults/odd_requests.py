@@ -37,16 +37,16 @@ SETTINGS = ["segment.bytes", "max.message.bytes", "cleanup.policy", "min.insync.
 VALUES = ["", "0", "1", "100000", "-1", "9" * 30, "9" * 5000, "delete", "compact", "x" * 3000, "1.5", "٣"]
 
 LONG_TEXT_IN = 400
-"""One text of so many has the largest size that is legal."""
+"""One of this many texts has the maximum size that Kafka's protocol allows."""
 
 HUGE_ARRAY_IN = 1500
-"""One array of so many has hundreds to tens of thousands of elements."""
+"""One of this many arrays has hundreds to tens of thousands of elements."""
 
 RARE = {CREATE_TOPICS.key: 0.15, DELETE_TOPICS.key: 0.1}
 """Weights of what waits for the disk."""
 
 PATIENT_MS = 20
-"""A Fetch that may wait longer keeps those behind it waiting."""
+"""Maximum time in milliseconds that a Fetch waits; the requests after it on the connection wait as long."""
 
 
 class OddRequest(NamedTuple):

@@ -148,8 +148,8 @@ class ReadingGroup:
         while not self._ending.is_set():
             try:
                 polled = self._consumer.poll(timeout_ms=2000)
-            except KafkaConnectionError:  # kafka-python raises when nobody listens while it looks for the coordinator
-                time.sleep(0.02)  # until somebody listens again, or `close`
+            except KafkaConnectionError:  # raised when no broker listens during FindCoordinator
+                time.sleep(0.02)  # until a broker listens again, or `close`
                 continue
             for place, records in polled.items():
                 for record in records:

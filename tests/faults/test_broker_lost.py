@@ -136,7 +136,7 @@ class Address:
         self.bootstrap_servers = address
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Nobody is there to do it."""
+        """Raise: no broker can create it."""
         raise NotImplementedError
 
 

@@ -99,7 +99,7 @@ def test_a_process_whose_disk_is_stuck_keeps_to_its_budgets(tmp_path: Path) -> N
 
 
 def outrun(peers: list[socket.socket], frame: bytes, resident: Callable[[], int]) -> tuple[int, int]:
-    """Send frames without an end until nobody takes any; return the bytes sent, and the most memory seen meanwhile."""
+    """Send frames until no peer accepts any more; return the bytes sent, and the maximum resident memory meanwhile."""
     rest = dict.fromkeys(peers, b"")
     for peer in peers:
         peer.setblocking(False)
@@ -160,7 +160,7 @@ def write(address: str, ending: threading.Event, counts: dict[str, int]) -> None
 
 
 def read(address: str, kind: str, ending: threading.Event, counts: dict[str, int]) -> None:
-    """Read as a member of a group, near the end; or from the beginning again and again, far behind."""
+    """Read as a member of a group near the end of the log, or from its beginning again and again."""
     settings = {
         "bootstrap.servers": address,
         "group.id": kind,

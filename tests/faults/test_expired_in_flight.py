@@ -34,7 +34,7 @@ LEAST, MOST = 16_384, 1 << 20
 
 
 class PoisonedPool(BufferPool):
-    """What comes back becomes, at once, a record batch that any broker takes: whoever still reads it writes poison.
+    """Overwrites each released buffer with a valid record batch, so that a request that still reads it writes poison.
 
     A batch that was never sent has no header, and new memory may hold that of an earlier batch: so buffers begin without one.
     """
@@ -92,7 +92,7 @@ def arrives(proxy: FaultProxy) -> None:
 
 
 def is_cut(proxy: FaultProxy) -> None:
-    """The connection breaks: nobody needs the buffers any more."""
+    """The connection breaks, and no request needs the buffers any more."""
     proxy.cut()
     proxy.resume(Direction.TO_BROKER)
 

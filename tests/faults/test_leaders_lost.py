@@ -54,7 +54,7 @@ class Writing(threading.Thread):
             self._may.notify()
 
     def wait_until(self, sent: int) -> None:
-        """Until it has handed over so many rows."""
+        """Wait until the writer has sent this many rows."""
         wait_until(
             lambda: self.sent >= sent,
             f"{sent} rows are handed over",

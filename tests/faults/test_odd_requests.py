@@ -43,7 +43,7 @@ serve("127.0.0.1", 0, None, settings=BrokerSettings(**{limits}), ready=lambda se
 
 
 class SeparateBroker:
-    """A broker in a process of its own, so that its memory is nobody else's. `defects`: what it logged as an error."""
+    """A broker in a process of its own, whose memory holds nothing else. `end` returns the errors that it logged."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", SERVE.format(limits=LIMITS)]
@@ -91,7 +91,7 @@ def check_health(client: RawClient) -> None:
 
 
 def bombard(thousands: int) -> str:
-    """Send so many thousands of odd requests, and return what the broker complained of until it was ended."""
+    """Send this many thousands of odd requests, and return the errors that the broker logged until it was stopped."""
     broker = SeparateBroker()
     number = -1
     try:

@@ -32,13 +32,13 @@ def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCapture
             proxy.cut()
             future = producer.send(topic, "after")
             flushing = Runner(producer.flush)
-            wait_until(said("lost broker "), "the loss is told of")
+            wait_until(said("lost broker "), "the loss is logged")
             attempts = proxy.accepted
             wait_until(lambda: proxy.accepted > attempts + 3, "more attempts to connect have failed")
             proxy.target = (proxy.host, broker.port)
             flushing.result()
             assert future.result(20).offset == 1
-            wait_until(said("back after "), "the return is told of")
+            wait_until(said("back after "), "the return is logged")
         assert count_and_check(broker.bootstrap_servers, topic).total == 2
     reported = [record.getMessage() for record in caplog.records if record.name == "pyproducer"]
     assert len(reported) == 2, reported
@@ -72,7 +72,7 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
         proxy.target = (proxy.host, 1)
         proxy.cut()
         committing = Runner(lambda: driver.commit(sink, [message], 0))
-        wait_until(lambda: said("waiting for "), "the loss is told of")
+        wait_until(lambda: said("waiting for "), "the loss is logged")
         proxy.target = (proxy.host, broker.port)
         committing.result()
         driver.close_all()

@@ -66,7 +66,7 @@ def test_stop_in_mid_write_and_restart(
         stopping = Runner(query.stop)
         assert stopping.done.wait(SECONDS), f"stop() has not returned within {SECONDS:g} s"
     stopping.result()
-    # Spark gives the worker two seconds (spark.python.task.killTimeout) to end by itself, in which it goes on writing.
+    # Spark gives the worker two seconds (spark.python.task.killTimeout) to exit, in which it goes on writing.
     wait_until(lambda: proxied.proxy.open_connections <= connections - EACH, "the end of the worker")
     proxied.proxy.heal()
     assert FEW < written(proxied, topic) < FEW + MANY, "it was in the middle"

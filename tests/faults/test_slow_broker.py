@@ -109,8 +109,8 @@ def test_memory_stays_bounded_with_a_thousand_partitions(
     proxied.create_topic(topic, MANY_PARTITIONS)
     proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
     partition = f"int(id % {MANY_PARTITIONS}) as partition"
-    # What is gathered for so many partitions (8 MiB, twice while it is joined), their queues, and what a new worker
-    # imports: 28 MiB were measured.
+    # 28 MiB were measured: the batches of all partitions (8 MiB, twice while they are joined), their queues, and the imports of
+    # a new worker.
     limit = MEDIUM_BUFFER + 36 * MIB
     arguments = small_arrow_batches, proxied, topic, tmp_path / "diary"
     bounded = growth(*arguments, MEDIUM_BUFFER, partition, row_bytes=4 * ROW_BYTES, rows=MANY_ROWS)

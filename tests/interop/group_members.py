@@ -130,7 +130,7 @@ class Polled:
                 member.poll()
 
     def until_shared_out(self, shares: Sequence[int], partitions: int) -> None:
-        """Poll until each has so many partitions, and together they have all of them once."""
+        """Poll until each member has its share of partitions, and together they have each of them once."""
 
         def shared_out() -> bool:
             owned = [each.partitions() for each in self.members]

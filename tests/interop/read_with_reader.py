@@ -39,7 +39,7 @@ def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[Co
 
 
 def write_with_librdkafka(bootstrap: str, topic: str, codec: Codec, sets: int) -> list[ConsumerRecord]:
-    """`sets` sets of rows, each flushed by itself; the records as they should be read."""
+    """Write and flush `sets` sets of rows; return the records that a reader should find."""
     random = Random(33)
     wanted: list[ConsumerRecord] = []
     settings = {"bootstrap.servers": bootstrap, "compression.type": codec.name.lower(), "linger.ms": 5}

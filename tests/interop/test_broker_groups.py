@@ -29,7 +29,7 @@ def local_4(local: LocalBroker) -> LocalBroker:
 
 
 def written(bootstrap_servers: str, count: int = 200) -> list[bytes]:
-    """Write records to all partitions; their values, which nobody has written before."""
+    """Write unique values to all partitions, and return them."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     values = [b"%d" % next(_numbers) for _ in range(count)]
     for number, value in enumerate(values):

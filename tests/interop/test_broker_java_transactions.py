@@ -58,7 +58,7 @@ def test_javas_producer_and_consumer_agree_with_others_about_transactions(
         assert f"{ROWS} records sent" in printed
         ours.abort()
         ours.begin()
-        ours.write("t", 0, b"behind, committed")
+        ours.write("t", 0, b"after, committed")
         ours.commit()
     everything = [row.value for row in read_topic(local.bootstrap_servers, "t", client="confluent")]
     assert len(everything) == ROWS + 2
@@ -69,7 +69,7 @@ def test_javas_producer_and_consumer_agree_with_others_about_transactions(
     seen = java(local, tmp_path, version, "consumer.ConsoleConsumer", *place, *isolation)
     assert [line.encode() for line in seen] == everything[1:]
     assert everything[0] == b"before, aborted"
-    assert everything[-1] == b"behind, committed"
+    assert everything[-1] == b"after, committed"
 
 
 @pytest.mark.parametrize(("version", "level"), [pytest.param(KAFKA_39, 0, marks=NIGHTLY), (KAFKA_4, 2)])
@@ -101,7 +101,7 @@ def reported(local: LocalBroker, home: Path, version: str, *arguments: str) -> l
 
 @pytest.mark.parametrize("version", [pytest.param(KAFKA_39, marks=NIGHTLY), KAFKA_4])
 def test_the_tool_finds_a_hanging_transaction_and_ends_it(tmp_path: Path, version: str, engine_of_the_kit: str) -> None:
-    """No coordinator knows of it: it was left in the log. Readers of committed rows wait behind it."""
+    """The coordinator does not know the transaction, whose records are in the log. Readers of committed rows stop before it."""
     committed = write_transactions(tmp_path / "data", "t", BrokerSettings(storage_engine=engine_of_the_kit))
     with LocalBroker(tmp_path / "data") as local:
         hanging = reported(local, tmp_path, version, "find-hanging", "--broker-id", "1")

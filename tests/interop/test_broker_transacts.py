@@ -86,7 +86,7 @@ def test_a_librdkafka_that_is_too_slow_holds_readers_back_no_longer(local: Local
     slow.produce("t", "slow", partition=0)
     slow.flush(SECONDS)
     plain = Producer({"bootstrap.servers": local.bootstrap_servers, "log_level": 0})
-    plain.produce("t", "behind it", partition=0)
+    plain.produce("t", "after it", partition=0)
     plain.flush(SECONDS)
     consumer = Consumer(
         {"bootstrap.servers": local.bootstrap_servers, "group.id": "g", "isolation.level": "read_committed"}
@@ -94,11 +94,11 @@ def test_a_librdkafka_that_is_too_slow_holds_readers_back_no_longer(local: Local
     consumer.assign([TopicPartition("t", 0, 0)])
     message = consumer.poll(SECONDS)
     assert message is not None
-    assert message.value() == b"behind it"
+    assert message.value() == b"after it"
     consumer.close()
     with pytest.raises(KafkaException):
         slow.commit_transaction(SECONDS)
-    assert values(local) == ["behind it"]
+    assert values(local) == ["after it"]
 
 
 def test_kafka_python_commits_and_aborts(local: LocalBroker) -> None:

@@ -24,7 +24,7 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39
 def cases(version: str) -> list[object]:
     """Every scene that a Kafka plays in less than seconds.
 
-    What a Kafka answers does not change with our code: a run asks it for what is written down, so that nobody writes down more.
+    Kafka's answers do not depend on our code; these cases check that the recorded answers are Kafka's.
     """
     return [
         pytest.param(scene, txn_version, id=title(scene, txn_version))
@@ -83,8 +83,8 @@ def places_embedded() -> Iterator[dict[str, Places]]:
 
 
 def embedded(level: int) -> LocalBroker:
-    """With segments: Kafka tells of aborted transactions up to the next entry of its offset index, and the tiered engine only of
-    those in what was read."""
+    """Return a broker with the segments engine. Like Kafka it lists the aborted transactions up to the next entry of its offset
+    index; the tiered engine lists only those among the records that were read."""
     settings = BrokerSettings(
         storage_engine="segments",
         transaction_version=level,

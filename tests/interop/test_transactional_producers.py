@@ -122,11 +122,11 @@ def test_a_transaction_hides_what_is_after_it_until_it_ends(
     others = [each for name, each in writers.items() if name != make]
     for each in others:
         each.begin()
-        each.write(topic, 0, b"behind")
+        each.write(topic, 0, b"after")
         each.commit()
     assert [committed(any_broker, topic, client) for client in CLIENTS] == [[], []]
     opener.abort()
-    following = [(0, b"behind")] * len(others)
+    following = [(0, b"after")] * len(others)
     assert [committed(any_broker, topic, client) for client in CLIENTS] == [following, following]
 
 
@@ -167,7 +167,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_cannot_be_committed(
         slow.init()
         slow.begin()
         slow.write(topic, 0, b"slow")
-        # A row behind it is seen when the broker has aborted it.
+        # A row after it becomes visible once the broker has aborted it.
         other = opened(stack, "confluent", embedded)
         other.init()
         other.begin()

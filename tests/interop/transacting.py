@@ -1,6 +1,6 @@
-"""Transactional producers of three makes behind one face: ours, librdkafka's and kafka-python's.
+"""Transactional producers of three clients with one interface: ours, librdkafka's and kafka-python's.
 
-Owns: how each of them is told to begin, write, commit and abort. Must not know: which broker takes it.
+Owns: how each of them begins, writes, commits and aborts. Must not know: which broker it writes to.
 """
 
 from __future__ import annotations

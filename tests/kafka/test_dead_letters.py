@@ -123,7 +123,7 @@ def test_eleven_rows_without_key_and_one_out_of_time(
 def test_many_batches_in_flight_keep_their_order(
     kafka: KafkaCluster, producers: ProducerCache, topic: str, dead: str
 ) -> None:
-    """Batches behind a refused one are refused for the gap that it leaves, and numbered anew."""
+    """The broker rejects the batches after a rejected one for their gap; they are sent again with new sequence numbers."""
     create(kafka, topic, partitions=2, cleanup_policy="compact")
     create(kafka, dead)
     count = 20_000
@@ -181,7 +181,7 @@ def test_rows_that_the_topic_and_its_dead_letter_topic_find_too_large(
 def test_a_dead_letter_topic_that_is_missing_fails_the_write(
     broker: Broker, producers: ProducerCache, topic: str
 ) -> None:
-    """Its name is one that no broker creates by itself."""
+    """The dead-letter topic has a name that no broker creates automatically."""
     create(broker, topic)
     batch = pa.record_batch({"value": ["good", "bad"], "partition": pa.array([0, -1], pa.int32())})
     with pytest.raises((TopicNotFound, BrokerError)):

@@ -1,4 +1,4 @@
-"""BEGIN, COMMIT and ABORT on real brokers, 3.9 and 4: what readers of committed records see, whoever dies or overtakes."""
+"""BEGIN, COMMIT and ABORT on Kafka 3.9 and 4: readers of committed records see each row once after crashes and takeovers."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ TASKS = 3
 
 
 def logged_costs(row: str) -> list[int]:
-    """What the page tells of the requests of a step, for both paths. There, `n` are tasks."""
+    """Return the requests of a step by the page's table, for both paths. There, `n` is the number of tasks."""
     [cells] = re.findall(rf"^\| {row}[^|]*\|([^|]*)\|([^|]*)\|$", PAGE.read_text(), flags=re.MULTILINE)
     return [sum(map(int, re.findall(r"\d+", cell))) + TASKS * ("*n*" in cell) for cell in cells]
 
@@ -409,7 +409,7 @@ def test_transactions_of_librdkafka_with_our_ids_are_committed_by_the_driver(
 def test_a_control_record_that_the_leader_takes_for_an_older_one_is_not_committed(
     proxied: ProxiedBroker, sink: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Explicitly all transactions of one BEGIN have the same epoch, and a leader that lags behind tells too low a sequence."""
+    """At level 0 all transactions of one BEGIN have the same epoch, and a lagging leader reports too low a sequence."""
     handle = driver.begin(sink)
     client = BlockingClient(sink.connection, timeout=SECONDS)
     try:

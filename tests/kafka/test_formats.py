@@ -109,7 +109,7 @@ def test_javas_consumer_reads_header_keys_that_are_no_text_alike(cluster: KafkaC
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_kafka_39_takes_message_sets_in_the_old_requests(kafka_39: KafkaCluster, topic: str, version: int) -> None:
-    """It reads them, packed or not, and writes them anew as V2: what a consumer gets went through Java's reader."""
+    """It reads them, compressed or not, and converts them to V2: the records of a consumer went through Java's reader."""
     kafka_39.create_topic(topic, 1)
     formats = LEGACY if version == 2 else [(magic, codec) for magic, codec in LEGACY if magic == 0]
     written: list[Row] = []
@@ -157,7 +157,7 @@ def test_what_librdkafka_packs_is_read(cluster: KafkaCluster, topic: str, codec:
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
 def test_kafka_39_takes_what_is_written_for_archives(kafka_39: KafkaCluster, topic: str, version: str) -> None:
-    """A table, and a log of V2 written anew, by Produce 2."""
+    """One write of a table, and a V2 log converted to message sets, both sent by Produce 2."""
     kafka_39.create_topic(topic, 1)
     written: list[Row] = []
     with RawProducer(kafka_39.bootstrap_servers) as producer:

@@ -27,7 +27,7 @@ JAVA_ONLY = re.compile(r"txn-prepare-time-ns-total|iotime-total|io-waittime-tota
 
 @pytest.fixture(scope="module", params=[pytest.param(KAFKA_39, marks=pytest.mark.nightly), KAFKA_4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
-    """A Kafka and a proxy that nobody else talks to, so that everything counts."""
+    """A Kafka and a proxy without other clients, so that all counted requests are the test's."""
     with FaultProxy() as proxy, KafkaCluster(request.param, advertised_ports=[proxy.port]) as cluster:
         proxy.target = (proxy.host, cluster.ports[1].client)
         yield ProxiedBroker(proxy, cluster)

@@ -146,7 +146,7 @@ def test_a_transaction_that_lacks_a_row_cannot_be_committed(
     with pytest.raises(BrokerError):
         producer.flush()
     assert refused.done()
-    producer.flush()  # which has told of the error, and knows of none any more
+    producer.flush()  # the first flush reported the error, so this one has none
     with pytest.raises(TransactionAbortable):
         producer.commit_transaction()
     with pytest.raises(TransactionAbortable, match="MESSAGE_TOO_LARGE"):

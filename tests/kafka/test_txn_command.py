@@ -1,4 +1,4 @@
-"""`pyproducer txn`: what it shows of sinks that stand still on real brokers, and how it mends them."""
+"""`pyproducer txn`: what it shows of blocked sinks on real brokers, and how it repairs them."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_an_older_transaction_that_lost_its_end_is_not_decided_by_a_commit(
 
 
 def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: SinkSettings, spare: TopicPartition) -> None:
-    """From now on the coordinator is not told that control records are in the control partition, so they never get a marker."""
+    """Leave the control partition out of AddPartitionsToTxn from now on, so that control records get no marker."""
 
     def without_control(partitions: list[TopicPartition]) -> dict[str, list[int]]:
         others = [each for each in partitions if each[0] != sink.control_topic]
@@ -199,7 +199,7 @@ def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was
     txn: Txn,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A begin makes the coordinator forget how the transaction was ended; the note of its fence tells that it was committed."""
+    """After a BEGIN the coordinator has forgotten how the transaction ended; the note of its fence says that it committed."""
     once = batch(rows, 0, "once")
     with monkeypatch.context() as losing:
         lose_control_markers(losing, sink, TopicPartition(rows, 1))

@@ -4,5 +4,5 @@
     python -m tests.matrix.nemesis --help
 
 Owns: the query and its rows, who dies where, the readers, the checker, the results and the page that is made of them.
-Must not know: how the sink does it. The sink only tells which place it has reached (`spark_producer/common/failpoints.py`).
+Must not know: how the sink does it. The sink only calls its failpoints by name (`spark_producer/common/failpoints.py`).
 """

@@ -42,8 +42,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clusters", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--only", default="", help="play the cases whose names have this regular expression in them")
-    parser.add_argument("--most", type=int, help="at most so many cases")
-    parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no case after so many minutes")
+    parser.add_argument("--most", type=int, help="maximum number of cases")
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no case after this many minutes")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
     parser.add_argument(
         "--results", type=Path, default=results.MATRIX, help="file of the results (default: %(default)s)"

@@ -1,7 +1,7 @@
-"""The cases of the matrix as data: every place × who dies × path × cluster × three seeds.
+"""The cases of the matrix as data: every failpoint × who dies × path × cluster × three seeds.
 
-A place is passed by one kind of process: the planner (BEGIN), a Python worker (a task), the commit process. Some are passed only
-after an earlier fault: the orphans of a dead driver are aborted by the next BEGIN, what it had decided is carried out.
+A failpoint is reached by one kind of process: the planner (BEGIN), a Python worker (a task), the commit process. Some need an
+earlier fault: the next BEGIN aborts the orphans of a dead driver and rolls forward what it had decided.
 
 Owns: which cases there are, and their order. Must not know: how they are played.
 """

@@ -56,7 +56,7 @@ class Cluster(Protocol):
         """Create a topic; it can be written to when this returns."""
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; nobody minds if it stays."""
+        """Delete a topic; the cases need no success."""
 
     def kill(self, node: int) -> None:
         """SIGKILL a node."""
@@ -95,7 +95,7 @@ class RealCluster:
         self.cluster.create_topic(name, partitions, replication_factor=copies, config=config)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; nobody minds if it stays."""
+        """Delete a topic; the cases need no success."""
         with suppress(KafkaException, TimeoutError):
             self.cluster.delete_topic(name)
 
@@ -144,7 +144,7 @@ class EmbeddedCluster:
         create_topic(client, NewTopic(name, partitions, 1))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; nobody minds if it stays."""
+        """Delete a topic; the cases need no success."""
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         with suppress(KafkaException, TimeoutError):
             client.delete_topics([name])[name].result(SECONDS)
@@ -189,8 +189,8 @@ NAMES = (*VERSIONS, "embedded")
 def cluster_of(
     name: str, home: Path, settings: Mapping[str, str] | None = None, nodes: int = 3, *, proxied: bool = False
 ) -> Iterator[Cluster]:
-    """A cluster for a `with` block, behind proxies if it is to be `proxied`."""
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # of kafka-python, which tells of every lost connection
+    """A cluster for a `with` block; its clients connect to proxies if it is `proxied`."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # of kafka-python, which logs every lost connection
     count = (1 if name == "embedded" else nodes) if proxied else 0
     with ExitStack() as stack:
         proxies = [stack.enter_context(FaultProxy()) for _ in range(count)]
@@ -221,7 +221,7 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int:
 
 
 def leader_of(cluster: Cluster, topic: str, partition: int) -> int:
-    """The node that leads a partition; the first node if nobody does, or there is no such partition."""
+    """Return the node that leads a partition; the first node if there is no leader or no such partition."""
     found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}).list_topics(timeout=10).topics
     if topic not in found or partition not in found[topic].partitions:
         return cluster.nodes[0]

@@ -2,7 +2,7 @@
 
     python -m tests.matrix.driver_program FOLDER MASTER
 
-A query is a file `job-N.json` in the folder: where its rows are, its checkpoint, the options of its sink. Its end is told in
+A query is a file `job-N.json` in the folder: where its rows are, its checkpoint, the options of its sink. Its end is written to
 `done-N.json`. A driver that dies leaves none: another one gets the same query, with the same checkpoint.
 
 Owns: the session, the query. Must not know: what is wrong with it, or what arrives.

@@ -1,6 +1,6 @@
 """Drivers of Spark as child processes: one that works, and one that is started already for when it dies.
 
-Owns: their start and end, what they are given, what they tell, all processes that belong to one.
+Owns: their start and end, their queries and outcomes, all processes that belong to one.
 Must not know: clusters, rows, faults.
 """
 
@@ -42,7 +42,7 @@ class Reached(NamedTuple):
 
 
 class Driver:
-    """One driver with its folder. `give` hands a query over, `outcome` tells its end."""
+    """One driver with its folder. `give` hands a query over, `outcome` returns how it ended."""
 
     def __init__(self, folder: Path, master: str = LOCAL) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class Driver:
         return number
 
     def outcome(self, number: int) -> dict[str, Any] | None:
-        """What became of a query; None as long as it runs."""
+        """Return how a query ended; None while it runs."""
         try:
             found: dict[str, Any] = json.loads((self.folder / f"done-{number}.json").read_text())
         except FileNotFoundError:
@@ -90,16 +90,16 @@ class Driver:
         (self.folder / f"stop-{number}").touch()
 
     def arm(self, place: str, passes: int) -> None:
-        """Stop the process that reaches this place after it was passed so often."""
+        """Stop the process that reaches this failpoint after it was passed `passes` times."""
         self.faults += 1
         self._put("plan", json.dumps({"place": place, "passes": passes, "number": self.faults}))
 
     def disarm(self) -> None:
-        """Stop nobody any more."""
+        """Stop no process any more."""
         (self.folder / "plan").unlink(missing_ok=True)
 
     def reached(self) -> Reached | None:
-        """Who has stopped at the place that was armed last."""
+        """Return the process that has stopped at the last armed failpoint, if there is one."""
         try:
             found = json.loads((self.folder / f"reached-{self.faults}").read_text())
         except FileNotFoundError:
@@ -108,11 +108,11 @@ class Driver:
 
     @property
     def answered(self) -> bool:
-        """Whether who stopped last was told what to do."""
+        """Whether the process that stopped last has its answer."""
         return (self.folder / f"answer-{self.faults}").exists()
 
     def answer(self, text: str = "go on") -> None:
-        """Tell who stopped what to do: `go on` or `raise`."""
+        """Answer the stopped process: `go on` or `raise`."""
         self._put(f"answer-{self.faults}", text)
 
     def _put(self, name: str, text: str) -> None:
@@ -216,7 +216,7 @@ def ancestors_of(pid: int) -> list[tuple[int, str]]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process still does something; one that nobody has reaped yet does not."""
+    """Return whether a process still runs; a zombie that is not reaped yet does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -39,8 +39,8 @@ LIVES = 24
 def fight(stand: Stand, case: Case, *, copied: bool) -> Result:
     """Two drivers write what is there until both have come to its end.
 
-    Of two with a checkpoint each, one may fall behind by several batches. It is refused then, for good: nobody can tell such a
-    checkpoint from one that was rewound.
+    With a checkpoint each, one driver may be overtaken by several batches. It is refused then, for good, since its checkpoint
+    looks like one that was rewound.
     """
     topic = f"m-{uuid.uuid4().hex[:12]}"
     scene = Play(stand, case, topic)
@@ -72,7 +72,7 @@ def fight(stand: Stand, case: Case, *, copied: bool) -> Result:
                     result.reported.append(short_message(outcome["error"]))
                     numbers[place] = fighters[place].give(jobs[place])
             time.sleep(0.02)  # the pace of the turns
-        result.faults, result.fired = 1, min(1, result.lives)  # it was no duel if nobody had to give way
+        result.faults, result.fired = 1, min(1, result.lives)  # without a driver that lost the sink there was no duel
         if left:
             result.violations.append(
                 f"stuck: {len(left)} of two drivers did not come to the end, {result.reported[-2:]}"

@@ -1,10 +1,10 @@
-"""What happens at a failpoint: the process tells the judge that it has come, and waits until it is killed or told to go on.
+"""What happens at a failpoint: the process reports to the judge, and waits until it is killed or answered.
 
 This runs in processes of the sink: planner, commit, Python workers. Each driver has a folder, named by `MATRIX_FOLDER`:
 
-* `trace`: a line for every place that was reached: time, process, place.
-* `plan`: the place to stop at, how often it is passed before, and the number N of this fault, if the judge wants any.
-* `reached-N`: written once, by the process that stopped, with its ancestors. `answer-N`: what it is told to do.
+* `trace`: a line for every failpoint that was reached: time, process, name.
+* `plan`: the failpoint to stop at, how often it is passed before, and the number N of this fault, if the judge wants any.
+* `reached-N`: written once, by the process that stopped, with its ancestors. `answer-N`: `go on` or `raise`.
 
 Owns: the wait. Must not know: what is killed, or why. Nothing is imported that a worker has not, so that it stays quick.
 """
@@ -24,7 +24,7 @@ VARIABLE = "MATRIX_FAILPOINT"
 SITE = str(Path(__file__).parent / "site")
 """the folder on their path that installs it"""
 SECONDS = 90.0
-"""after which a process goes on by itself"""
+"""after which a process goes on without an answer"""
 
 
 class FailpointFailed(RuntimeError):

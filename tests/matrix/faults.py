@@ -122,7 +122,7 @@ class Brokers:
 
 @contextmanager
 def proxied_cluster(version: str, seed: int) -> Iterator[Brokers]:
-    """Three nodes behind proxies, for a `with` block."""
+    """Three nodes, each with a proxy to which clients connect, for a `with` block."""
     proxies = {node: FaultProxy() for node in range(1, NODES + 1)}
     try:
         ports = [proxy.port for proxy in proxies.values()]

@@ -67,12 +67,12 @@ class Record:
 
     @property
     def verdict(self) -> str:
-        """A word."""
+        """`exact`, `loud` or `violated`."""
         return "violated" if self.violations else "loud" if self.loud else "exact"
 
 
 class Run:
-    """One run against a cluster behind proxies."""
+    """One run against a cluster whose clients connect to proxies."""
 
     def __init__(self, brokers: Brokers, drivers: Drivers, home: Path, record: Record, topic: str) -> None:
         self.brokers, self.drivers, self.home, self.record, self.topic = brokers, drivers, home, record, topic
@@ -263,7 +263,7 @@ class Hand:
         if fault.lane == "driver" and not self._ready():
             return
         said = fault.begin()
-        if said is None:  # there was nobody, so it is no fault of the record
+        if said is None:  # there was no process to hit, so the fault is not recorded
             self._next = self._run.now + 0.5
             return
         self._active = (fault, self._run.now, said)

@@ -96,7 +96,7 @@ class Ground(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Topic → count of its rows, and what there is to tell."""
+    """Topic → count of its rows, and a note for the report."""
 
     topics: dict[str, int]
     reported: str = ""
@@ -140,9 +140,9 @@ def wait_for_second(home: Path, partition: int) -> None:
 def slow_tasks(
     home: Path, slow: Mapping[tuple[int, int], float]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows pass; those of some attempts slowly, with so many seconds before each Arrow batch.
+    """Return a function that passes rows on; before each Arrow batch, some attempts sleep for the seconds in `slow`.
 
-    A first attempt that is slow waits behind some rows for the second one, so that there is one on a busy machine, too.
+    A slow first attempt stops after some rows until the second one has begun, so a busy machine has a second one, too.
     """
 
     def passed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """Odd ways of which each is played in several lives: stateful queries whose driver is killed, and started again.
 
-What a micro-batch has put into the state is written as its rows are read, and counts only once Spark has noted its end. So a life
-that ends behind the commit point leaves rows that are visible, and a state that does not know of them.
+The state of a micro-batch is written while its rows are read, and counts only once Spark has noted its end. So a driver that
+dies after the commit point leaves rows that are visible, and a state that lacks them.
 
 Owns: the queries, and when their drivers die. Must not know: what a reader must see.
 """
@@ -24,14 +24,14 @@ BUCKETS = 20
 
 
 class Death(NamedTuple):
-    """The driver is killed at a place of the sink, when that was passed so often in its life."""
+    """The driver is killed at a failpoint of the sink, after that was passed `passes` times in its life."""
 
     place: str
     passes: int
 
 
 DEATHS = (Death("commit.writing", 1), Death("task.prepared", 1))
-"""Behind the commit point of the second micro-batch; then with the next one written in part."""
+"""After the commit point of the second micro-batch; then with the next one written in part."""
 
 
 def died(place: str) -> None:
@@ -54,7 +54,7 @@ def deduplicated(ground: Ground) -> Outcome:
 
 
 def counted(ground: Ground) -> Outcome:
-    """A running count, in update mode: each micro-batch raises every count by one, and a row tells which count it has come to."""
+    """A running count in update mode: each micro-batch raises every count by one, and a row has the new count."""
     for number in range(FILES):
         ground.put(number, BUCKETS * number, BUCKETS)
     counts = ground.stream().selectExpr(f"int(value) % {BUCKETS} as bucket").groupBy("bucket").count()

@@ -2,8 +2,8 @@
 
     python -m tests.matrix.odd_ways WAY MASTER FOLDER SERVERS TOPIC OPTIONS
 
-A row's value is its number. What the way has written, as topic → count of rows from 0 on, stands in `FOLDER/outcome.json` at its
-end, with what it has to tell; an assertion that fails says that the way was not as odd as it had to be.
+A row's value is its number. At its end the way writes its outcome to `FOLDER/outcome.json`: topic → count of rows from 0 on, and
+a note for the report. An assertion fails if the way was not as odd as it had to be.
 
 Owns: the ways, and the settings that each needs. Must not know: what a reader must see.
 """

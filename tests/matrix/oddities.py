@@ -65,7 +65,7 @@ def play(cluster: Cluster, name: str, path: str, home: Path) -> Result:
             seen = sum(map(len, read_later(cluster.bootstrap_servers, topic, "read_uncommitted").values()))
             result.reported.append(f"{seen} rows in the log")
             if seen <= outcome["topics"][topic]:
-                result.violations.append("nobody was in the midst of a write")
+                result.violations.append("no task was in the midst of a write")
     result.seconds = round(time.monotonic() - begun, 2)
     return result
 
@@ -76,7 +76,7 @@ def cluster_name(cluster: Cluster) -> str:
 
 
 def _run(folder: Path, arguments: Sequence[str], deaths: Sequence[Death], result: Result) -> dict[str, Any] | None:
-    """Play all lives, of which only the last one comes to its end; what it has to tell."""
+    """Play all lives, of which only the last one comes to its end; return its outcome, or None after a violation."""
     deadline = time.monotonic() + SECONDS * (1 + len(deaths))
     for number, death in enumerate(deaths, 1):
         (folder / "plan").write_text(json.dumps({**death._asdict(), "number": number}))

@@ -1,6 +1,6 @@
 """One case of the matrix: a query to which faults happen, its restarts, and what two readers have seen at its end.
 
-Owns: the order of events, the verdict. Must not know: which cases there are, what the sink is told beyond its options.
+Owns: the order of events, the verdict. Must not know: which cases there are, which options the sink has beyond its own.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ LOUD = {
 
 
 class Fault(NamedTuple):
-    """`victim` is hit when a process comes to `place`, after the place was passed `passes` times.
+    """`victim` is hit when a process reaches the failpoint `place`, after it was passed `passes` times.
 
-    `after` is what becomes of the process that stopped there, if it was not the victim: it `dies` too, `goes on` at once, or
+    `after` says what the process that stopped there does, if it was not the victim: it `dies` too, `goes on` at once, or
     goes on as a `zombie` when the next driver has written its first batch.
     """
 
@@ -67,14 +67,14 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its words, which are its key among the results."""
+        """The key of the case among the results, of its parts."""
         reported = "+".join(f"{fault.place}:{fault.victim}" for fault in self.faults)
         return f"{self.cluster}/{self.path}/{self.title or reported or 'no fault'}/{self.seed}"
 
 
 @dataclass
 class Result:
-    """What became of a case. `violations` is empty if each row was seen once, in order, and nothing was left open."""
+    """The outcome of a case. `violations` is empty if each row was seen once, in order, and no transaction was left open."""
 
     name: str
     faults: int = 1
@@ -93,7 +93,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """A word for the table."""
+        """`exact`, `loud`, `violated` or `not reached`."""
         if self.violations:
             return "violated"
         return "not reached" if self.fired < self.faults else "loud" if self.loud else "exact"
@@ -139,7 +139,7 @@ class Play:
 
     def run(self) -> Result:
         """Play it, and judge."""
-        self.stand.ready_driver()  # the start of the first driver is none of the case's time
+        self.stand.ready_driver()  # the case's time does not include the start of the first driver
         begun = time.monotonic()
         write_files(self.home / "rows", self.case.amount)
         self.stand.cluster.create_topic(self.topic, PARTITIONS, self.case.copies)
@@ -271,7 +271,7 @@ class Play:
                 old.answer()
 
     def _let_them_end(self) -> None:
-        """Wait for those left behind: what they do after the readers were asked, nobody would see."""
+        """Wait for the processes of dead drivers: the readers would not see what these write later."""
         deadline = time.monotonic() + CLOSE_SECONDS
         for old in self._old_processes:
             if not old.driver.answered:

@@ -36,7 +36,7 @@ def load(path: Path) -> dict[str, Result]:
 
 
 def append(path: Path, result: Result) -> None:
-    """Add a result, so that a run that is interrupted goes on behind it."""
+    """Append a result to the file, so that an interrupted run can continue."""
     result.day = f"{datetime.now(tz=UTC):%Y-%m-%d}"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

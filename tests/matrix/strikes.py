@@ -1,6 +1,6 @@
-"""What is done while a process of the sink is stopped at a failpoint: who is killed, paused, robbed, or told to fail.
+"""What is done while a process of the sink is stopped at a failpoint: which process is killed, paused, robbed or fails.
 
-Owns: the deeds by their names. Must not know: which of them are done where, or what must come of them.
+Owns: the strikes by their names. Must not know: which of them happen at which failpoint, or their expected results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAST_EPOCH, EPOCHS_LEFT = 32_766, 6
 
 
 class Strike(NamedTuple):
-    """The place where it happens. `after` is what becomes of the stopped process, see `Fault`."""
+    """The strikes at a stopped process. `after` says what this process does then, see `Fault`."""
 
     cluster: Cluster
     topic: str
@@ -42,7 +42,7 @@ class Strike(NamedTuple):
     after: str
 
     def do(self, victim: str) -> None:
-        """Do what the words say: a deed, perhaps with a number behind it, or several with `, ` between them."""
+        """Strike as `victim` says: a name, perhaps followed by a number, or several names with `, ` between them."""
         for words in victim.split(", "):
             name, _, number = words.rpartition(" ")
             if number.isdigit():
@@ -106,9 +106,9 @@ class Strike(NamedTuple):
         self.cluster.start(nodes[-1])
 
     def pause(self, seconds: int) -> None:
-        """The process stands still, and what it has begun grows old."""
+        """Stop the process for so long that its transactions grow old."""
         kill(self.stopped.pid, signal.SIGSTOP)
-        time.sleep(seconds)  # how long the process stands still
+        time.sleep(seconds)  # the process is stopped for so long
         kill(self.stopped.pid, signal.SIGCONT)
 
     def wait(self, seconds: int) -> None:
@@ -183,7 +183,7 @@ class Strike(NamedTuple):
             proxy.lose_request(api)
 
     def use_up_epochs(self) -> None:
-        """The driver's id is taken so often that its epochs are nearly at their end."""
+        """Raise the epoch of the driver's id until it is near its maximum."""
         use_up_epochs(self.cluster.bootstrap_servers, control_id(self.sink))
 
     def _open_tasks(self) -> list[str]:

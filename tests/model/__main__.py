@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once_models.md"
 
 
 def rows(cases: Iterable[Case]) -> list[Row]:
-    """Run the cases one after another, and tell each as soon as it is known."""
+    """Run the cases one after another, and print each as soon as it is known."""
     found = []
     for case in cases:
         started = time.monotonic()

@@ -192,14 +192,14 @@ def shown(world: World, entries: list[Entry]) -> World:
 
 
 def without_topic(world: World) -> World:
-    """The control topic is lost, and made again; or the option names another one from now on. Nobody tells the coordinator."""
+    """The control topic is lost and recreated, or the option names another one from now on. The coordinator is not informed."""
     budget = world.budget._replace(topics=world.budget.topics - 1)
     entries = tuple(one for one in world.entries if not one.control)
     return world._replace(record=0, writer=-1, entries=entries, budget=budget)
 
 
 def repaired(world: World) -> World:
-    """Somebody writes the lost markers, as the coordinators had decided."""
+    """An administrator writes the lost markers, as the coordinators had decided."""
     hanging = [one for one in world.entries if one.truth]
     rest = world._replace(
         entries=tuple(one for one in world.entries if not one.truth),

@@ -89,7 +89,7 @@ def test_the_readme_is_short() -> None:
 
 @pytest.mark.parametrize("page", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
 def test_code_fits_into_80_columns(page: Path) -> None:
-    """A screen of 1280 pixels shows so many beside the navigation. A text without a space cannot be broken."""
+    """A screen of 1280 pixels shows 80 columns beside the navigation. A text without a space cannot be broken."""
     for language, block in re.findall(
         r"^```(python|sql|diff|console)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S
     ):

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def tried(pair: Pair, wheel: Path) -> list[dict[str, Any]]:
-    """What became of each way to write and to read."""
+    """Return the outcome of each way to write and to read."""
     outside = python_of(pair.python)
     if outside is None:
         raise SystemExit(f"there is no Python {pair.python}: install it, or leave {pair.name} out with --only")

@@ -178,7 +178,7 @@ def found_by(way: str, spark: SparkSession, servers: str, topic: str, home: Path
 
 
 def main() -> int:
-    """Write and read in each way, print what became of it, and return the number of ways that failed."""
+    """Write and read in each way, print each outcome, and return the number of ways that failed."""
     failed = 0
     with tempfile.TemporaryDirectory() as folder, LocalBroker() as broker:
         builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

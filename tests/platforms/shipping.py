@@ -3,7 +3,7 @@
     python -m tests.platforms.shipping
 
 Each master starts executors in processes and folders of their own, as YARN and EMR do. The rows come from Python workers of the
-unpacked environment, so each tells which kernel it has.
+unpacked environment, so each row has the kernel of its worker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import sys
 from pyspark.sql import SparkSession
 import spark_producer
 
-def told(batches):
+def with_kernel(batches):
     import os, sys
     import pyarrow as pa
     from spark_producer import kernel
@@ -42,7 +42,7 @@ def told(batches):
 
 spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
 spark_producer.register(spark)
-rows = spark.range(int(sys.argv[3]), numPartitions=2).mapInArrow(told, "value string")
+rows = spark.range(int(sys.argv[3]), numPartitions=2).mapInArrow(with_kernel, "value string")
 options = {"kafka.bootstrap.servers": sys.argv[1], "topic": sys.argv[2]}
 rows.write.format("pyproducer").mode("append").options(**options).save()
 spark.stop()

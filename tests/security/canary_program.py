@@ -84,7 +84,7 @@ def main(plan: Plan) -> None:
 
 
 def session(home: Path) -> SparkSession:
-    """Spark with everything switched on that tells."""
+    """Return a Spark session with all logs and listeners switched on."""
     for folder in ("events", "local", "warehouse", "checkpoints", "exceptions"):
         (home / folder).mkdir()
     (home / "rows").mkdir()

@@ -19,7 +19,7 @@ from tests.support.secured_kafka import SecuredKafka
 TIMEOUT_MS = 60_000
 """`max.block.ms` wherever an error must come long before it."""
 SECONDS = 20.0
-"""Long before `PATIENCE_MS`, and long after the two seconds that are meant: this machine may stand still."""
+"""Much less than `TIMEOUT_MS`, and much more than the two seconds that are required, since this machine may be slow."""
 MODULES = {
     "PLAIN": "plain.PlainLoginModule",
     "SCRAM-SHA-256": "scram.ScramLoginModule",
@@ -41,7 +41,7 @@ def old_token() -> tuple[str, int]:
 
 
 def nameless_token() -> tuple[str, int]:
-    """A provider of tokens that are for nobody."""
+    """A provider of tokens without a user."""
     text, end = unsigned_token(claim="other")
     return text, int(end * 1000)
 
@@ -65,7 +65,7 @@ def named_by_java(options: Mapping[str, str]) -> dict[str, str]:
 def settings(
     way: Way, secured: SecuredKafka, *, java: bool = False, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """What `Producer` is told."""
+    """Return the options of `Producer`."""
     options = way.options(secured)
     if options.get("sasl.mechanism") == "OAUTHBEARER":
         options.setdefault("oauthTokenProvider", "tests.security.ours:token")

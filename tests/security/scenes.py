@@ -27,7 +27,7 @@ from tests.support.secured_kafka import USER, SecuredKafka
 PAGE = Path(__file__).parents[2] / "docs" / "security_scenes.md"
 BEGIN, END = "<!-- scenes -->", "<!-- end of scenes -->"
 SOON = 15.0
-"""Seconds within which a wrong setting must be told."""
+"""Maximum seconds until a wrong setting is reported."""
 ROWS = 100
 MUST_WORK = (
     "tls-rsa",
@@ -65,7 +65,7 @@ MAX_SHOWN = 150
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one scene."""
+    """The outcome of one scene."""
 
     held: bool
     seconds: float
@@ -93,12 +93,12 @@ def main() -> None:
 
 
 def our_options(way: Way, secured: SecuredKafka) -> dict[str, str]:
-    """What our sink is told."""
+    """Return the options of our sink."""
     return ours.sink_options(way, secured, java=True)
 
 
 def options_of_spark(way: Way, secured: SecuredKafka) -> dict[str, str]:
-    """What Spark's own sink is told: the same, but Kafka's Java client has another source of unsigned tokens."""
+    """Return the options of Spark's own sink: the same, but Kafka's Java client has another source of unsigned tokens."""
     options = our_options(way, secured)
     provider = options.pop("oauthTokenProvider", None)
     if provider is not None:

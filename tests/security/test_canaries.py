@@ -46,7 +46,7 @@ IN_PYTHON = (
 
 @dataclass
 class Traces:
-    """Everything that the program has left: files, and the words that must not be in them."""
+    """All files that the program has left, and the texts that must not be in them."""
 
     home: Path
     canaries: dict[str, str]

@@ -24,7 +24,7 @@ IN_PYTHON = "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"
 
 
 class Commands:
-    """A broker, and a folder for all that may be seen of it and of its clients; `inputs` holds what it was told."""
+    """A broker, a folder with all that it and its clients have written, and `inputs` with their secrets."""
 
     def __init__(self, home: Path, inputs: Path) -> None:
         self.home, self.inputs = home, inputs

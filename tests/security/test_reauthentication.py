@@ -41,7 +41,7 @@ def test_logging_in_again_under_load_loses_doubles_and_reorders_nothing(
         connections, end = proxy.accepted, time.monotonic() + SESSIONS * REAUTHENTICATION_MS / 1000
         logins = proxy.requests[SASL_HANDSHAKE]
         send_all(loads.values(), lambda: time.monotonic() > end)
-        assert proxy.accepted == connections, "somebody has connected anew"
+        assert proxy.accepted == connections, "a producer has connected again"
         if listener == "REAUTH":  # through TLS the proxy sees no requests
             assert proxy.requests[SASL_HANDSHAKE] >= logins + SESSIONS * len(MECHANISMS)
     for mechanism, load in loads.items():
@@ -59,7 +59,7 @@ def test_an_idle_connection_is_used_again_after_its_session(secured: SecuredKafk
             1.5 * REAUTHENTICATION_MS / 1000
         )  # the session is to end: there is nothing else to wait for
         producer.send(topic, "1").result(ours.SECONDS)
-        assert proxy.accepted == connections, "it has connected anew"
+        assert proxy.accepted == connections, "it has connected again"
     assert ours.values(secured, topic) == [[0, 1]]
 
 

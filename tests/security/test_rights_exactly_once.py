@@ -49,7 +49,7 @@ def refusal(sink: SinkSettings, topic: str, number: int) -> str:
 
 
 def write_and_allow(secured: SecuredKafka, sink: SinkSettings, topic: str, number: int) -> list[str]:
-    """Write a row, grant what an error tells, and write again, until it succeeds; what had to be granted."""
+    """Write a row, grant the right that an error names, and write again, until it succeeds; return the granted rights."""
     user = sink.name.removeprefix("sink-")
     granted: list[str] = []
     while len(granted) < MAX_RIGHTS:
@@ -80,7 +80,7 @@ def test_every_right_that_is_missing_is_reported_with_the_command_that_grants_it
     other = Tasks(settings_of(secured, USER, PASSWORD), f"other-{sink.name}")
     try:
         other.fill(0, TransactionVersion.EXPLICIT, {(topic, 0): ["open"]})
-        # From now on only READ tells whether it is an older transaction of ours that begins before.
+        # From now on only READ shows whether an older transaction of ours begins before.
         assert write_and_allow(secured, sink, topic, 2) == [f"--operation Read --topic {topic}"]
     finally:
         other.close()

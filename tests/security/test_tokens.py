@@ -38,7 +38,7 @@ def token_for(seconds: float) -> str:
 
 
 def write(broker: LocalBroker, answer: Callable[[Asked], Reply], seconds: float = 0.0, tokens: int = 0) -> int:
-    """Write row after row for that long and until there were so many tokens by `answer`. Return how many there were."""
+    """Write rows for `seconds` and until `answer` has given `tokens` tokens. Return how many tokens it has given."""
     with TokenEndpoint(answer) as endpoint:
         options = {
             "bootstrap.servers": broker.bootstrap_servers,

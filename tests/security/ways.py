@@ -1,4 +1,4 @@
-"""The ways in: for each listener of a secured Kafka what a client must be told, in the names that librdkafka and ours share.
+"""The ways in: the client settings for each listener of a secured Kafka, in the names that librdkafka and ours share.
 
 Owns: settings that work. Must not know: which client takes them.
 """
@@ -20,7 +20,7 @@ TOKEN_SECONDS = 3600
 
 @dataclass(frozen=True)
 class Way:
-    """A listener and what to tell a client; `{NAME}` in a value becomes the path of a file of the certificates."""
+    """A listener and the settings of a client; `{NAME}` in a value becomes the path of a file of the certificates."""
 
     listener: str
     settings: Mapping[str, str] = field(default_factory=dict)

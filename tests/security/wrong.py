@@ -1,4 +1,4 @@
-"""Wrong settings of security: what is told, what error it must give, and the words that name the cause.
+"""Wrong settings of security: the settings, the error that each must raise, and the text that names the cause.
 
 Owns: the table. Must not know: by which way a client takes the settings.
 """
@@ -112,4 +112,4 @@ WRONG = {
         [r"ssl\.cipher\.suites|suite"],
     ),
 }
-"""Each must be told within two seconds, although `max.block.ms` allows a minute."""
+"""Each must be reported within two seconds, although `max.block.ms` allows a minute."""

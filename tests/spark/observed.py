@@ -65,7 +65,7 @@ def observe(marker: Path, write: Write, batches: Batches, settings: TaskSettings
 
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what the task finds free and uses again would not count as growth
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _memory("VmRSS")
     message = write(counted())
     producer = cached_producer(worker_config(settings))

@@ -63,7 +63,7 @@ def _accepted() -> socket.socket:
 
 @contextlib.contextmanager
 def _watching(touched: list[int]) -> Iterator[None]:
-    """Note the sockets whose options are set; the system does not tell who set which option."""
+    """Note the sockets whose options are set; the system does not show who set which option."""
 
     class Watched(socket.socket):
         def setsockopt(self, *given: Any) -> None:

@@ -18,7 +18,7 @@ from tests.support.ports import free_ports
 
 
 class Watched:
-    """A DataFrame whose rows leave a file behind when a task computes one of them."""
+    """A DataFrame whose rows create a file when a task computes one of them."""
 
     def __init__(self, spark: SparkSession, trace: Path) -> None:
         self._trace = trace
@@ -165,7 +165,7 @@ def test_spark_refuses_other_modes(watched: Watched, embedded_broker: Broker, to
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port that takes connections and never says a word."""
+    """Yield a port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 

@@ -46,7 +46,7 @@ def read_by(topic):
 def wait(condition):
     wait_until(condition, "the query goes on", seconds=90, pause=0.1)
 
-# One checkpoint has a micro-batch behind it, the other one is new.
+# One checkpoint has a completed micro-batch, the other one is new.
 write_with_kafka_python(bootstrap, source, 20, 2)
 assert query(begun, availableNow=True).awaitTermination(90)
 assert numbers(begun, "commits") == [0], numbers(begun, "commits")

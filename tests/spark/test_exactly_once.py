@@ -118,7 +118,7 @@ def test_a_batch_whose_commit_was_not_noted_is_not_written_again(
 def test_a_checkpoint_that_is_one_batch_late_is_refused_if_the_batch_has_other_rows(
     embedded_broker: Broker, topic: str, stream: FileStream
 ) -> None:
-    """Spark plans the batch anew, under the number that is committed: skipped, its new rows would never be written."""
+    """Spark plans the batch again, under the number that is committed: skipped, its new rows would never be written."""
     embedded_broker.create_topic(topic, 1)
     stream.put("0.json", rows(0, 9))
     play(stream, embedded_broker, topic, topic)

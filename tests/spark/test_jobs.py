@@ -69,7 +69,7 @@ def running(place: Path, *command: str) -> Iterator[ChildProcess]:
 
 
 def run(place: Path, *command: str, deadline: float = DEADLINE) -> str:
-    """The output of a job that must succeed and leave nothing behind."""
+    """Return the output of a job that must succeed and leave no files."""
     with running(place, *command) as job:
         code = job.wait(deadline)
     assert code == 0, job.tail()

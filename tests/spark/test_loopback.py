@@ -1,4 +1,4 @@
-"""In a real worker, among connections of others, the socket to the JVM is told to acknowledge at once, and nothing else is."""
+"""In a real worker, among connections of others, only the socket to the JVM gets the option to acknowledge at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_only_the_socket_to_the_jvm_is_touched(
     tasks = read_diary(tmp_path / "diary")
     assert len(tasks) == 4
     for task in tasks:
-        assert task.touched == [task.jvm] * 3, "before the one Arrow batch, behind it, and at the end"
+        assert task.touched == [task.jvm] * 3, "before the one Arrow batch, after it, and at the end"
         assert len(task.sockets) >= 6, "the JVM's, four of the test's, and at least one of the producer's"
     assert len(read_topic(embedded_broker.bootstrap_servers, topic)) == 40
 

@@ -58,7 +58,7 @@ for number, (text, topic) in enumerate(steps):
         names["query"].processAllAvailable()
         names["query"].stop()
 
-# What is said about columns and options, as text: empty if the write succeeded.
+# Topic of a case → the text of its error: empty if the write succeeded.
 plain = spark.range(1).select(lit("v").alias("value"))
 old = plain.withColumn("timestamp", lit("2020-01-01 00:00:00").cast("timestamp"))
 headers = plain.withColumn("headers", expr("array(struct('name' as key, cast('x' as binary) as value))"))
@@ -74,7 +74,7 @@ cases = {
     "kafka.interceptor.classes": (plain, {"kafka.interceptor.classes": "org.example.None"}),
     "update mode": None,
 }
-told = {}
+errors = {}
 for name in ("kafka", "pyproducer"):
     for case, chosen in cases.items():
         topic = f"{case}-{name}".replace(" ", "-")
@@ -91,10 +91,10 @@ for name in ("kafka", "pyproducer"):
                 given = {option: value for option, value in given.items() if value is not None}
                 frame.write.format(name).mode("append").options(**given).save()
         except Exception as error:
-            told[topic] = str(error)[:2000]
+            errors[topic] = str(error)[:2000]
         else:
-            told[topic] = ""
-Path("told.json").write_text(json.dumps(told))
+            errors[topic] = ""
+Path("errors.json").write_text(json.dumps(errors))
 """
 
 
@@ -137,7 +137,7 @@ def moved(embedded_broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory
     (directory / "steps.json").write_text(json.dumps(steps))
     jars = ",".join(map(str, spark_sink_jars()))
     run_program(PROGRAM, [jars, embedded_broker.bootstrap_servers], [REPOSITORY], directory)
-    return Moved(embedded_broker, json.loads((directory / "told.json").read_text()))
+    return Moved(embedded_broker, json.loads((directory / "errors.json").read_text()))
 
 
 @pytest.mark.spark

@@ -137,14 +137,14 @@ def test_two_sessions_of_one_application_write_to_two_ids_at_once(
 def test_a_function_that_fails_between_two_writes_is_run_again(
     spark: SparkSession, embedded_broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    topics, failures = [topic, f"{topic}-2"], ["between", "behind"]
+    topics, failures = [topic, f"{topic}-2"], ["between", "after"]
     for each in topics:
         embedded_broker.create_topic(each, 1)
     stream = FileStream(spark, tmp_path, "value string")
     stream.put("0.json", [{"value": str(number)} for number in range(ROWS)])
 
     def write_batch(frame: DataFrame, number: int) -> None:
-        for name, place in zip(topics, ("between", "behind"), strict=True):
+        for name, place in zip(topics, ("between", "after"), strict=True):
             write(frame, embedded_broker, name, {"exactlyOnceId": name, "txnVersion": number})
             if failures and failures[0] == place:
                 failures.pop(0)

@@ -221,7 +221,7 @@ SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "100"}
 
 
 def taken_in_mid_read(frame: DataFrame, servers: str, topic: str) -> list[int]:
-    """The offsets of a frame behind whose first rows the records before KEPT are deleted."""
+    """Return the offsets that a frame reads although the records before KEPT are deleted after its first rows."""
 
     def take(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from confluent_kafka import TopicPartition  # the class itself cannot be pickled

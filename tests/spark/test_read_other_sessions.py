@@ -35,7 +35,7 @@ spark = builder.getOrCreate()
 
 
 def passed(batches):
-    # Notes each attempt; the first one of a partition dies, or waits for the second one, behind its first rows.
+    # Notes each attempt; the first one of a partition dies, or waits for the second one, after its first rows.
     context = TaskContext.get()
     partition, attempt = context.partitionId(), context.attemptNumber()
     (home / f"attempt-{context.stageId()}-{partition}-{attempt}-{os.getpid()}").touch()

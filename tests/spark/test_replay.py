@@ -27,7 +27,7 @@ well."""
 
 
 def write_letters(spark: SparkSession, broker: LocalBroker) -> None:
-    """Two writes with dead letters, each of which is there a second time, as behind a task that was tried again."""
+    """Write two tables with dead letters, each of which is there twice, as after a retried task."""
     rows = spark.range(0, 10, 1, 1).selectExpr(*ROWS)
     write(rows, broker, "flights", DEAD)
     # Another write, with the row 4 as it was there: the same row at the same place, and yet another one.

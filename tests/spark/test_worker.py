@@ -56,7 +56,7 @@ def test_micro_batches_share_a_producer(observed: SparkSession, broker: Broker, 
 def test_jobs_share_a_producer_for_each_configuration(
     observed: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Two sinks that take turns in one worker do not connect anew for every task."""
+    """Two sinks that take turns in one worker keep their connections between tasks."""
     broker.create_topic(topic, 1)
     diary = tmp_path / "diary"
     turns = [

@@ -2,7 +2,7 @@
 
 Owns: forwarding between one listening port and one target, and the faults: delay, pause, swallow, cut (reset or close),
 half-close, injected bytes, refused connections, and the same aimed at requests of one Kafka API; copies of its requests too.
-Must not know: which client or broker is behind it; of the protocol it knows frame lengths, API keys and correlation ids.
+Must not know: which client or broker it connects; of the protocol it knows frame lengths, API keys and correlation ids.
 
 Threads: one thread runs the event loop and owns every connection; the public methods may be called from any other.
 """

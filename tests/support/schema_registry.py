@@ -1,4 +1,4 @@
-"""A real Schema Registry: Apicurio Registry in a process of its own, storage in memory, behind Confluent's REST interface.
+"""A real Schema Registry: Apicurio Registry in a process of its own, with storage in memory and Confluent's REST interface.
 
 Owns: its start, its end, and the log of what it was asked. Must not know: what a test writes.
 """

@@ -1,4 +1,4 @@
-"""A cluster ends after the last test of its group, with all that depends on it, and starts again for whoever asks."""
+"""A cluster and its dependents stop after the last test of their group, and start again when a later test needs them."""
 
 from __future__ import annotations
 

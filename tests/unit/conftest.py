@@ -58,7 +58,7 @@ def free_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Files of a broker ("broker") and a client ("client") of one CA, and of a client of a CA that nobody trusts ("stranger")."""
+    """Files of a broker ("broker") and a client ("client") of one CA, and of a client of an untrusted CA ("stranger")."""
     from tests.support.certificates import Certificates
 
     made = Certificates(tmp_path_factory.mktemp("certificates"))

@@ -110,7 +110,7 @@ def test_spark_comes_by_an_extra_alone() -> None:
 
 @pytest.mark.parametrize("page", ["docs/deploying.md", "docs/compatibility.md"])
 def test_pages_that_list_the_dependencies_list_all_of_them(page: str) -> None:
-    """Any paragraph, or row of a table, that names crc32c: nobody would but to list what is needed."""
+    """Checks each paragraph, or row of a table, that names crc32c: a text names it only in a list of the dependencies."""
     reported = [part for part in re.split(r"\n\n|\n(?=\|)", text(page)) if re.search(r"\bcrc32c\b", part)]
     assert reported, f"{page} says nowhere what is needed"
     for part in reported:

@@ -28,7 +28,7 @@ FAMILIES: dict[str, int | tuple[int, ...]] = {
 }  # fmt: skip
 """Letters of each family of ids that the page has a table of, and how many there are, or which; 0 if its ids have no numbers.
 
-Whoever adds a table adds its families here.
+Add the families of a new table here.
 """
 
 

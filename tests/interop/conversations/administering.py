@@ -18,7 +18,7 @@ from tests.interop.conversations.talk import Talk, error
 class DescribeGroups(NamedTuple):
     """How a group stands, and its members in the order of their names.
 
-    What they were assigned is told of a stable group only: before, Kafka 4 tells the old assignments, and 3.9 none.
+    Assignments are compared for stable groups only: before, Kafka 4 returns the old ones, and Kafka 3.9 none.
     """
 
     group: str = "g"

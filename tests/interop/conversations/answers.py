@@ -12,7 +12,7 @@ _HEAD = """\
 # What Kafka {version} answers
 
 Written by `python -m tests.interop.conversations.record`, which played every scene to one broker of Kafka {version}.
-Producer ids are told by the order in which they appear (P1, P2, ...). Not written down: times, throttling and the words
+Producer ids are numbered in the order in which they appear (P1, P2, ...). Not recorded: times, throttling and the texts
 of errors. `EndTxn` and others are repeated while the answer is CONCURRENT_TRANSACTIONS (51), unless the step
 is there to show it.
 """

@@ -80,14 +80,14 @@ DIFFERENCES: Sequence[Difference] = (
         "Produce producer=a.1.*",
         "NONE.*",
         "INVALID_PRODUCER_EPOCH (47)",
-        "as Kafka 4: Kafka 3.9 writes an epoch that nobody was given",
+        "as Kafka 4: Kafka 3.9 writes an epoch that no producer has",
     ),
     Difference("3.* future-epoch", "DescribeProducers", "epoch 1", "epoch 0", "as Kafka 4"),
     Difference(
         "3.* future-epoch", "Fetch.*", "3 of 3(.*) / 1-1 .* / 2-2", r"2 of 2\1 / 1-1", "as Kafka 4: it was not written"
     ),
     Difference(".* strange", "Produce .* id=never", "NONE.*", "INVALID_PRODUCER_ID_MAPPING (49)", _EVERY_BATCH),
-    Difference(".* strange", "Produce producer=nobody.*", "NONE.*", "INVALID_PRODUCER_ID_MAPPING (49)", _EVERY_BATCH),
+    Difference(".* strange", "Produce producer=stranger.*", "NONE.*", "INVALID_PRODUCER_ID_MAPPING (49)", _EVERY_BATCH),
     Difference(".* strange", "DescribeProducers", "seq 1", "seq 0", _EVERY_BATCH),
     Difference(".* strange", "Fetch.*", "4 of 4(.*) / 1-1 .* / 3-3", r"2 of 2\1 / 1-1", _EVERY_BATCH),
     Difference(".* offsets-strange", ".* id=never", "NONE", "INVALID_PRODUCER_ID_MAPPING (49)", _EVERY_BATCH),

@@ -69,7 +69,7 @@ class JoinGroup(NamedTuple):
 
 
 def _metadata(talk: Talk, says: str) -> bytes:
-    """A subscription to the topic of the conversation (ConsumerProtocolSubscription 0), with user data behind."""
+    """Return a subscription to the topic of the conversation (ConsumerProtocolSubscription 0), followed by user data."""
     topic = talk.place.topic.encode()
     data = b"|" + says.encode()
     head = struct.pack(">hih", 0, 1, len(topic)) + topic
@@ -88,7 +88,7 @@ class Answer(NamedTuple):
 
 
 class SyncGroup(NamedTuple):
-    """`assigns` names members and what they are assigned. Usually the generation is the last one that was told."""
+    """`assigns` has members and their assignments. The default generation is the last one that the group returned."""
 
     who: str
     assigns: tuple[tuple[str, str], ...] = ()
@@ -161,7 +161,7 @@ class LeaveGroup(NamedTuple):
 
 
 class OffsetCommit(NamedTuple):
-    """The offset of one partition. Nobody is no member, and has no generation unless one is named."""
+    """The offset of one partition. Without `who`, it has no member id, and no generation unless one is given."""
 
     offset: int
     who: str = ""

@@ -1,7 +1,7 @@
 """A scene is a list of steps, and playing it gives one line for each of them: who asks, what, and the answer.
 
-Answers that only tell how fast a broker is are asked away: a request is repeated while the coordinator is busy with the last
-transaction (CONCURRENT_TRANSACTIONS), and a step may name what it waits for.
+Answers that depend only on a broker's speed are not recorded: a request is repeated while the coordinator is busy with the last
+transaction (CONCURRENT_TRANSACTIONS), and a step may name the state that it waits for.
 """
 
 from __future__ import annotations

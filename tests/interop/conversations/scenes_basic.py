@@ -1,4 +1,4 @@
-"""Scenes of a producer by itself: versions, commit, abort, ends that are said again, numbers of batches, partitions.
+"""Scenes of one producer: versions, commit, abort, repeated EndTxn, sequence numbers, partitions.
 
 The names C0, C1, ... number what is asked; the answers of Kafka stand in `answers/`.
 """
@@ -115,7 +115,7 @@ def ends(txn_version: TxnVersion) -> list[Step]:
         Step("D", EndTxn("b", True, version)),
         Step("A", DescribeTransactions()),
         Step("R", Fetch(True)),
-        # of nobody, and in states in which nothing is to be ended
+        # of unknown producers, and in states without a transaction to end
         Step("D", EndTxn("a", True, version, "never")),
         Step("D", EndTxn("a*", True, version)),
         Step("A", InitProducerId("d")),

@@ -53,10 +53,10 @@ def life(_txn_version: TxnVersion) -> list[Step]:
     return [
         *begin(),
         Step("A", DescribeGroups()),
-        Step("A", Heartbeat("nobody", 1)),
-        Step("A", SyncGroup("nobody", generation=1)),
-        Step("A", JoinGroup("a", id="nobody")),
-        Step("A", LeaveGroup(("nobody",))),
+        Step("A", Heartbeat("stranger", 1)),
+        Step("A", SyncGroup("stranger", generation=1)),
+        Step("A", JoinGroup("a", id="stranger")),
+        Step("A", LeaveGroup(("stranger",))),
         Step("A", DeleteGroups()),
         Step("A", OffsetDelete()),
         Step("A", JoinGroup("a")),
@@ -65,7 +65,7 @@ def life(_txn_version: TxnVersion) -> list[Step]:
         Step("A", Heartbeat("a")),
         Step("A", OffsetCommit(1, "a")),
         Step("A", JoinGroup("a")),
-        Step("A", SyncGroup("a", (("a", "A"), ("nobody", "B")))),
+        Step("A", SyncGroup("a", (("a", "A"), ("stranger", "B")))),
         Step("A", DescribeGroups()),
         Step("A", ListGroups()),
         Step("A", ListGroups(("stable",))),
@@ -111,7 +111,7 @@ def described(_txn_version: TxnVersion) -> list[Step]:
         Step("A", DescribeGroups(version=6)),
         Step("A", DeleteGroups()),
         Step("A", DescribeGroups(version=6)),
-        Step("A", OffsetCommit(1, "nobody", 3, 8)),
+        Step("A", OffsetCommit(1, "stranger", 3, 8)),
     ]
 
 
@@ -147,7 +147,7 @@ def two(_txn_version: TxnVersion) -> list[Step]:
         Step("B", JoinGroup("b")),
         Step("B", SyncGroup("b", (("b", "B"),))),
         Step("L", DescribeGroups()),
-        Step("B", LeaveGroup(("b", "a", "nobody"), (None, None, None))),
+        Step("B", LeaveGroup(("b", "a", "stranger"), (None, None, None))),
         Step("L", DescribeGroups()),
     ]
 
@@ -194,9 +194,9 @@ def refused(_txn_version: TxnVersion) -> list[Step]:
         Step("A", JoinGroup("a")),
         Step("B", JoinGroup("b", protocols=())),
         Step("B", JoinGroup("b", kind="")),
-        Step("B", OffsetCommit(1, "nobody", 3, group="never")),
-        Step("B", OffsetCommit(1, "nobody", -1, group="never")),
-        Step("B", OffsetCommit(1, "nobody", 3, group="never")),
+        Step("B", OffsetCommit(1, "stranger", 3, group="never")),
+        Step("B", OffsetCommit(1, "stranger", -1, group="never")),
+        Step("B", OffsetCommit(1, "stranger", 3, group="never")),
         Step("B", OffsetCommit(1, partition=1000, group="never")),
         Step("B", OffsetCommit(1, text=4096, group="never")),
         Step("B", OffsetCommit(1, text=4097, group="never")),
@@ -260,7 +260,7 @@ def fenced(txn_version: TxnVersion) -> list[Step]:
         Step("P", DescribeGroups("h")),
         Step("P", TxnOffsetCommit("p", 1, 3, generation=2, member="a")),
         Step("P", TxnOffsetCommit("p", 2, 3, generation=1, member="a")),
-        Step("P", TxnOffsetCommit("p", 3, 3, generation=2, member="nobody")),
+        Step("P", TxnOffsetCommit("p", 3, 3, generation=2, member="stranger")),
         Step("P", TxnOffsetCommit("p", 4, 3, generation=-1, member="a")),
         Step("P", TxnOffsetCommit("p", 5, 3, generation=2)),
         Step("P", TxnOffsetCommit("p", 6, 3)),

@@ -74,7 +74,7 @@ def three_in_a_row(txn_version: TxnVersion) -> list[Step]:
 
 
 def control_partition(txn_version: TxnVersion) -> list[Step]:
-    """C4: an open transaction of another id hides a committed row behind it."""
+    """C4: an open transaction of another id hides a committed row with a later offset."""
     return [
         Step("B", InitProducerId("other", "other")),
         *write(txn_version, "other", 0, id="other", connection="B"),
@@ -187,9 +187,9 @@ def offsets_refused(txn_version: TxnVersion) -> list[Step]:
         Step("A", FindCoordinator("g", kind=0), until="here"),
         Step("A", InitProducerId("a")),
         *join,
-        Step("A", TxnOffsetCommit("a", 1, version, member="nobody")),
+        Step("A", TxnOffsetCommit("a", 1, version, member="stranger")),
         Step("A", TxnOffsetCommit("a", 1, version, generation=3)),
-        Step("A", TxnOffsetCommit("a", 1, version, generation=3, member="nobody")),
+        Step("A", TxnOffsetCommit("a", 1, version, generation=3, member="stranger")),
         Step("A", TxnOffsetCommit("a", 1, version, partition=1000)),
         Step("A", TxnOffsetCommit("a", 1, version, group="")),
         Step("A", TxnOffsetCommit("a*", 1, version)),

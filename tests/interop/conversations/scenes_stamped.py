@@ -24,8 +24,8 @@ def stamped(txn_version: TxnVersion) -> list[Step]:
         Step("A", Produce("a", 2, version, marked=False)),
         Step("A", Produce("a", 3, version, id="none")),
         Step("A", Produce("a*", 0, version)),
-        Step("A", Produce("nobody", -1, version, marked=False)),
-        Step("A", Produce("nobody", -1, version, marked=False, id="none")),
+        Step("A", Produce("stranger", -1, version, marked=False)),
+        Step("A", Produce("stranger", -1, version, marked=False, id="none")),
         Step("A", Produce("a", 3, version, partitions=(1000,))),
         Step("A", DescribeProducers()),
         Step("A", EndTxn("a", True, txn_version.end)),
@@ -41,7 +41,7 @@ def strange(txn_version: TxnVersion) -> list[Step]:
         Step("A", InitProducerId("a")),
         *write(txn_version, "a", 0),
         Step("A", Produce("a", 1, version, id="never")),
-        Step("A", Produce("nobody", -1, version)),
+        Step("A", Produce("stranger", -1, version)),
         Step("A", DescribeProducers()),
         Step("A", EndTxn("a", False, txn_version.end)),
         settled(),
@@ -118,7 +118,7 @@ def resent(txn_version: TxnVersion) -> list[Step]:
 
 
 def not_added(txn_version: TxnVersion) -> list[Step]:
-    """C7: Produce to a partition of which the coordinator was not told."""
+    """C7: Produce to a partition that was not added to the transaction."""
     versions = (3, 8, 9, 10, 11)
     return [
         Step("A", InitProducerId("a")),
@@ -135,14 +135,14 @@ def not_added(txn_version: TxnVersion) -> list[Step]:
 
 
 def plain_beside(txn_version: TxnVersion) -> list[Step]:
-    """Rows without a transaction are hidden behind the first open one, and come in any order with the others."""
+    """Rows without a transaction are hidden after the first open transaction, and may be between its rows."""
     return [
         Step("B", InitProducerId("p", id="none")),
         Step("B", Produce("p", 0, txn_version.produce, id="none", marked=False)),
         Step("A", InitProducerId("a")),
         *write(txn_version, "a", 0),
         Step("B", Produce("p", 1, txn_version.produce, id="none", marked=False)),
-        Step("C", Produce("nobody", -1, txn_version.produce, id="none", marked=False)),
+        Step("C", Produce("stranger", -1, txn_version.produce, id="none", marked=False)),
         Step("R", Fetch(True)),
         Step("R", Fetch(False)),
         Step("B", Produce("p", 2, txn_version.produce, id="none")),
@@ -155,7 +155,7 @@ def plain_beside(txn_version: TxnVersion) -> list[Step]:
 
 SCENES = [
     Scene("stamped", "C3: batches that are not as they should be, in a transaction that is committed", stamped),
-    Scene("strange", "C3: batches in the name of others, and of nobody", strange),
+    Scene("strange", "C3: batches with the id of another producer, and of none", strange),
     Scene("unmarked", "C3: a batch without the bit of transactions", unmarked),
     Scene("future-epoch", "C1: an epoch that was not given to anybody, in a transaction that is open", future_epoch),
     Scene("first-sequence", "C3: the first sequence in a partition", first_sequence),

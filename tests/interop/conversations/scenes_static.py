@@ -97,7 +97,7 @@ def time_goes_by(_txn_version: TxnVersion) -> list[Step]:
         Step("B", Answer()),
         Step("C", Heartbeat("c")),
         Step("B", SyncGroup("b", (("b", "B"),))),
-        # and then nobody is heard of
+        # and no member sends anything more
         Step("L", DescribeGroups(), until="Empty"),
         Step("B", Heartbeat("b")),
         Step("B", JoinGroup("b")),

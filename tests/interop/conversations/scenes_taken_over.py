@@ -153,7 +153,7 @@ def timeout_while_it_writes(txn_version: TxnVersion) -> list[Step]:
 
 
 def expired(txn_version: TxnVersion) -> list[Step]:
-    """C9: an id that nobody used is forgotten, and one whose transaction is open is not."""
+    """C9: an unused transactional id expires, and one with an open transaction does not."""
     return [
         Step("A", InitProducerId("o", id="open", timeout=900_000)),
         *write(txn_version, "o", 0, id="open", partitions=(1,)),
@@ -177,7 +177,7 @@ def expired(txn_version: TxnVersion) -> list[Step]:
 
 
 def mixed(txn_version: TxnVersion) -> list[Step]:
-    """C7: Produce 12 after EndTxn 4 opens a transaction that nobody ends."""
+    """C7: Produce 12 after EndTxn 4 opens a transaction that no request ends."""
     return [
         Step("A", InitProducerId("a")),
         *write(EXPLICIT, "a", 0),

@@ -1,7 +1,7 @@
 """The state of one conversation: its connections, and the names by which it calls producers, ids, partitions, groups and members.
 
-Every conversation has transactional ids, groups and partitions of its own, and epochs and offsets begin at 0 in them. So its
-answers can be compared with those of another broker, once the producer ids are told by their order of appearance.
+Every conversation has its own transactional ids, groups and partitions, in which epochs and offsets begin at 0. So its answers
+can be compared with those of another broker, once producer ids are numbered in the order of their appearance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STRANGER = 1_000_000
 _MEMBER_ID = re.compile("-[0-9a-f-]{36}$")
 UUID_LENGTH = 37
 """The characters of a dash and a UUID, which end every member id."""
-NO_RIGHTS_USER = (-1, -1)
+NO_PRODUCER = (-1, -1)
 
 
 class NotMet(LookupError):
@@ -27,7 +27,7 @@ class NotMet(LookupError):
 
 
 class Place(NamedTuple):
-    """Where a conversation takes place: a topic whose partitions from `first` on nobody else uses."""
+    """Broker and partitions of a conversation: those of `topic` from `first` on, which no other conversation uses."""
 
     port: int
     topic: str
@@ -41,11 +41,11 @@ class Talk:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._connections: dict[str, RawClient] = {}
-        self._producers: dict[str, tuple[int, int]] = {"nobody": NO_RIGHTS_USER}
+        self._producers: dict[str, tuple[int, int]] = {"stranger": NO_PRODUCER}
         self._ids: dict[int, str] = {-1: "-"}
         self._members: dict[str, str] = {}
         self.generation = -1
-        """The last one that a group has told."""
+        """The last generation that a group returned."""
         self.unanswered: dict[str, Callable[[], str]] = {}
         """Connection → takes the answer to the request that was sent on it and not waited for."""
 
@@ -73,7 +73,7 @@ class Talk:
         return self.client(connection).ask(api, body, version)
 
     def producer(self, who: str) -> tuple[int, int]:
-        """Producer id and epoch: `a` as it was last met, `a-1` with the epoch before, `a*` with a producer id of nobody."""
+        """Return producer id and epoch: `a` as last returned, `a-1` with the epoch before, `a*` with an unknown producer id."""
         found = _WHO.fullmatch(who)
         assert found, who
         name, epochs, stranger = found.groups()
@@ -83,7 +83,7 @@ class Talk:
         return producer_id + (_STRANGER if stranger else 0), epoch + int(epochs or 0)
 
     def meet(self, who: str, producer_id: int, epoch: int) -> str:
-        """Remember an answer's producer and tell it; an answer without one is not remembered."""
+        """Remember a response's producer, if it has one; return its text."""
         if producer_id >= 0:
             self._producers[who] = (producer_id, epoch)
         return self.producer_text(producer_id, epoch)

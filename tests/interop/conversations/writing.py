@@ -28,7 +28,7 @@ class InitProducerId(NamedTuple):
     producer: str
     id: str = "x"
     timeout: int = 60_000
-    given: str = "nobody"
+    given: str = "stranger"
     version: int = 5
 
     def ask(self, talk: Talk, connection: str) -> str:

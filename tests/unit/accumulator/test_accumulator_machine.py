@@ -16,7 +16,7 @@ DELIVERY_TIMEOUT = 3.0
 
 
 class AccumulatorMachine(RuleBasedStateMachine):
-    """Beside the accumulator: what was appended to each partition, and what became of it."""
+    """An accumulator, with a record of what was appended to each partition and how it completed."""
 
     @initialize(keep_order=st.booleans(), linger=st.sampled_from((0.0, 0.5)))
     def begin(self, keep_order: bool, linger: float) -> None:

@@ -90,7 +90,7 @@ def test_try_allocate_never_waits_and_never_overtakes() -> None:
     held = pool.allocate(900, 0)
     assert pool.try_allocate(200) is None
     head = blocked(pool, 500)
-    assert pool.try_allocate(POOLABLE) is None, "there is room, but somebody waits"
+    assert pool.try_allocate(POOLABLE) is None, "memory is free, but an earlier request waits"
     pool.release(held)
     assert len(head.result()) == 500
     assert pool.try_allocate(POOLABLE) is not None
@@ -151,7 +151,7 @@ def test_one_release_serves_all_that_fit() -> None:
 
 
 def test_the_oldest_request_gathers_every_byte_that_comes_back() -> None:
-    """Partial accumulation: nothing is free while it waits, so nobody can take from under its hands."""
+    """Partial accumulation: while it waits it owns all free bytes, so no later request can take them."""
     pool = pool_of()
     held = [pool.allocate(POOLABLE, 0) for _ in range(9)]
     head, second = blocked(pool, 350), blocked(pool, 70)

@@ -1,7 +1,7 @@
 """The buffer pool, model-checked: the real code under a scripted lock, in every interleaving of a few small scenes.
 
-At every choice: bytes held + available = total, nothing is free while somebody waits, who sleeps is still owed something,
-and requests are served in the order in which they queued. At every end: everything has come back.
+At every choice: bytes held + available = total, no memory is free while a request waits, a sleeping thread is still owed bytes,
+and requests are served in the order in which they queued. At every end: all memory has come back.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def risky_pool(total: int, scheduler: Scheduler) -> BufferPool:
 class Scene:
     """A pool of two buffers, and actors that use it; every step is checked.
 
-    The model reads the private fields of the pool: only they tell two states apart, and show what a request has so far.
+    The model reads the private fields of the pool: only they distinguish two states, and show a request's bytes so far.
     """
 
     def __init__(self, scheduler: Scheduler, total: int = TOTAL) -> None:
@@ -126,14 +126,14 @@ class Scene:
         assert min(pool._held, pool._unpooled) >= 0
         assert sum(self.hands.values()) <= pool._held
         if not pool._closed:
-            assert not pool._requests or pool._available() == 0, "memory is free, and somebody waits for it"
+            assert not pool._requests or pool._available() == 0, "memory is free, and a request waits for it"
             assert not any(waiter.gathered for waiter in list(pool._requests)[1:]), "only the head gathers"
         for actor in self.scheduler.actors:
             if actor.asleep and not actor.done:
                 assert any(waiter.condition is actor.condition for waiter in pool._requests), (
                     f"{actor.name}: lost wake-up"
                 )
-                assert not pool._closed, f"{actor.name} was not told of the end"
+                assert not pool._closed, f"{actor.name} was not woken by the end"
 
     def check_order(self) -> None:
         self.arrivals += [waiter for waiter in self.pool._requests if waiter not in self.arrivals]

@@ -1,6 +1,6 @@
 """The buffer pool against a model of people in a queue (hypothesis), and under ten free-running threads.
 
-After every step: bytes held + available = total, first come first served, and nobody sleeps who could be served.
+After every step: bytes held + available = total, requests are served in order, and no thread sleeps that could be served.
 """
 
 from __future__ import annotations

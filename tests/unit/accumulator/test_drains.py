@@ -112,7 +112,7 @@ def test_an_oversize_row_is_alone_in_its_batch_with_every_codec(codec: Codec) ->
 
 
 class Waiting:
-    """Single records with callbacks, and what these were told."""
+    """Single records with callbacks, and the results that these got."""
 
     def __init__(self, fakes: AccumulatorFakes) -> None:
         self.fakes = fakes
@@ -127,7 +127,7 @@ class Waiting:
 
 @pytest.mark.covers("RA13")
 def test_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
-    """Batches that wait, fly, were sent again, were cut in two; and late answers tell nobody anything."""
+    """Batches that wait, fly, were sent again, were split; late responses run no callback."""
     fakes = accumulator_fakes(linger=0)
     waiting = Waiting(fakes)
     for _ in range(8):

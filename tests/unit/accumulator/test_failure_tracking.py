@@ -1,4 +1,4 @@
-"""What a thread is told of when it is interrupted on the way; the rest of the accounts: `tests/unit/producer/test_errors.py`."""
+"""Which failures an interrupted thread has reported; for the rest of failure tracking: `tests/unit/producer/test_errors.py`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
             break
         assert isinstance(raised, KeyboardInterrupt)
         interrupts += 1
-        if raised.__context__ is not error:  # else it was told of, with the interrupt
+        if raised.__context__ is not error:  # else it was reported with the interrupt
             with pytest.raises(ZeroDivisionError):
                 accounts.raise_unreported()
     assert interrupts > 8
@@ -104,7 +104,7 @@ def test_failures_of_many_threads_are_reported_in_the_order_in_which_they_came()
         accounts.raise_unreported()
     accounts.raise_unreported()
     assert accounts.first_unreported() is None
-    assert [owner.first is not None for owner in owners] == [True] * 3, "their own flush will tell them"
+    assert [owner.first is not None for owner in owners] == [True] * 3, "their own flush will report them"
     go_on.wait(20)
     for thread in threads:
         thread.join(20)

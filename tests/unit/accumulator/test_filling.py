@@ -221,7 +221,7 @@ def test_a_batch_whose_first_row_cannot_be_encoded_is_dropped(monkeypatch: pytes
 
 
 class Announcing:
-    """A lock that tells when somebody begins to wait for it."""
+    """A lock that sets an event when a thread begins to wait for it."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock, self.awaited = lock, threading.Event()

@@ -1,4 +1,4 @@
-"""The futures of single records: what `concurrent.futures` promises, whoever looks, and from which thread. Ids: FU, IN."""
+"""The futures of single records keep the contract of `concurrent.futures`, in any thread. Ids: FU, IN."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def test_wait_and_as_completed_know_them() -> None:
 
 @pytest.mark.covers("FU1")
 def test_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() -> None:
-    """`wait` counts futures that are not finished, and each that is told later counts as one of them."""
+    """`wait` counts unfinished futures, and each notification that follows as one of them."""
     (result, (first, second, _)), (late, (other, *_)) = pair(), pair()
     began: list[Runner] = []
 
     class Opportune(list[_Waiter]):
-        """The waiters of the first future: while they are told, a wait for the second one begins."""
+        """The waiters of the first future: while they are notified, a wait for the second one begins."""
 
         def __iter__(self) -> Iterator[_Waiter]:
             began.append(Runner(lambda: futures.wait([second, other], DEADLINE)))
@@ -122,7 +122,7 @@ def test_a_wait_that_begins_while_a_batch_ends_waits_for_the_others_too() -> Non
 
 
 class Ending(RecordFuture):
-    """Its batch ends just before `concurrent.futures` looks whether it is finished, when `looks` has been taken so often."""
+    """Its batch ends just before `concurrent.futures` checks whether it is finished, at the check after `looks` others."""
 
     __slots__ = ("looks", "result_of_all")
 
@@ -151,7 +151,7 @@ def test_a_batch_that_ends_while_a_thread_begins_to_wait_for_all_of_it() -> None
 
 @pytest.mark.covers("FU1")
 def test_a_batch_that_ends_while_a_thread_begins_to_take_them_as_completed() -> None:
-    """Each is given once: those found done are not told of again."""
+    """Each future is yielded once: those that were found done are not notified again."""
     early, (late, other) = BatchResult(TP), pair()
     one = [Ending(early, 0, itertools.count()), *(early.add(index, 7000, None) for index in (1, 2))]
     both: list[Future[RecordMetadata]] = [*one, *other]

@@ -115,7 +115,7 @@ def test_a_script_of_retries_and_leader_epochs() -> None:
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[TopicPartition]:
-    """Every partition that is looked at. Patched, because what a look finds tells nothing of those in vain."""
+    """Return the list of all partitions that get examined. Patched, since an examination without a result has no other trace."""
     found: list[TopicPartition] = []
     consider = Readiness.consider
 

@@ -201,7 +201,7 @@ def test_a_cut_always_leaves_a_record_on_each_side() -> None:
 
 @pytest.mark.covers("PB5")
 def test_a_cut_leaves_attributes_timestamps_keys_and_headers_alone() -> None:
-    """Everything in front of the offset delta and behind it, byte by byte; only the lengths may shrink."""
+    """All bytes before and after the offset delta stay the same; only the lengths may shrink."""
     records = [b"\x00" + delta + b"\x02k\x04vv\x02\x02h\x02x" for delta in (b"\x00\x00", b"\x02\x02", b"\xc8\x01\x04")]
     data = bytearray().join(bytes([2 * len(record)]) + record for record in records)
     first, cut, end, head_latest, tail_latest = cut_in_half(memoryview(data), 0, len(data), 3)

@@ -25,7 +25,7 @@ def starving(fakes: AccumulatorFakes, append: Callable[[], None]) -> Runner:
 
 
 def hanging(flying: int) -> AccumulatorFakes:
-    """A pool of four batches: so many of `TP` fly to the node that hangs, the others are open for the healthy one."""
+    """Return a pool of four batches: `flying` of `TP` are at the node that hangs, the others are open for the healthy one."""
     fakes = accumulator_fakes(memory=4096, batch_size=1024, linger=1000, max_block=1e6)
     fakes.leaders = OneLeader({TP: (HUNG, 0)})
     fakes.append(*[FULL] * flying)

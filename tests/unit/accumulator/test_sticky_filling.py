@@ -41,7 +41,7 @@ class QueuesOf(LoadView):
 
 
 def send(fakes: AccumulatorFakes, rule: RowRule, size: int, count: int) -> int:
-    """One row without a key, that takes so many bytes: where it went."""
+    """Append one row of `size` bytes without a key; return its partition."""
     columns = rows_of(size)
     (partition,) = assign(rule, topic_of(count, TP.topic), columns)
     row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Several threads at one accumulator: nothing is lost, nobody sleeps for ever, an end ends everything."""
+"""Several threads at one accumulator: no row is lost, no thread sleeps for ever, an end completes everything."""
 
 from __future__ import annotations
 

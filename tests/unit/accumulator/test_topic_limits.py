@@ -34,7 +34,7 @@ class Topic:
         self.refused: list[int] = []
 
     def write(self, batches: int) -> None:
-        """Until so many more were taken."""
+        """Append until this many more batches were drained."""
         until = len(self.taken) + batches
         while len(self.taken) < until:
             self.fakes.append(*(self.row() for _ in range(100)))

@@ -37,7 +37,7 @@ def client_of(*addresses: tuple[str, int], **more: Any) -> BlockingClient:
 
 
 def waiting_until(holds: Callable[[str], bool], *addresses: tuple[str, int], **more: Any) -> BlockingClient:
-    """A client whose time is up once something holds, which is told what the client waits for."""
+    """Return a client whose deadline passes once `holds` accepts the description of its wait."""
     clock = RunningClock()
 
     def look(_: float, subject: str) -> None:
@@ -333,7 +333,7 @@ def test_a_refusal_ends_every_wait_at_once(refusal: Refusal, call: str) -> None:
 
 @pytest.mark.parametrize("partition", [-1, -2, -(2**31)])
 def test_a_partition_that_no_topic_can_have_is_an_error(partition: int) -> None:
-    """A broker may tell any number."""
+    """A broker may return any number."""
     with (
         ScriptedServer(lambda peer: answering(cluster(server, topic(3, 3)))(peer)) as server,
         client_of(server.address, timeout=20) as client,
@@ -420,7 +420,7 @@ def test_a_silent_broker_delays_no_other(refused: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> None:
-    """The broker that is asked first may be behind the others."""
+    """The metadata of the broker that is asked first may lag."""
     servers: list[ScriptedServer] = []
 
     def cluster_of_two(reported: messages.MetadataResponseTopic) -> messages.MetadataResponse:

@@ -1,4 +1,4 @@
-"""Requests to several brokers at once: order, what is told of those that cannot be asked, connections that broke meanwhile."""
+"""Requests to several brokers at once: order, errors of unreachable brokers, connections that broke meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = 30.0
 
 @pytest.fixture
 def refused() -> Iterator[tuple[str, int]]:
-    """An address at which nobody listens."""
+    """Yield an address that refuses connections."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()
@@ -58,7 +58,7 @@ def calls(node: int | None, *ids: int) -> list[NodeRequest]:
 
 
 def echo(requests: int, *, resets: bool = True) -> Script:
-    """Answers with the producer id of the request, up to so many requests, and then breaks the connection if it `resets`.
+    """Answers up to `requests` requests with their producer id, then breaks the connection if it `resets`.
 
     A reset may overtake an answer that the client has not read yet.
     """
@@ -79,7 +79,7 @@ def test_answers_come_in_the_order_of_the_calls_and_requests_in_theirs() -> None
 
     def late(peer: Peer) -> None:
         peer.negotiate()
-        requests = [peer.read() for _ in range(MAX_IN_FLIGHT)]  # so many come without an answer
+        requests = [peer.read() for _ in range(MAX_IN_FLIGHT)]  # as many as a client sends without a response
         for request in requests:
             seen.append(request.body.producer_id)
             peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))

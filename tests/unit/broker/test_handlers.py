@@ -117,7 +117,7 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
 
 
 def test_what_a_request_unpacks_to_is_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The handler makes a new one for each request, and by itself that takes half a gigabyte.
+    # The handler makes a new one for each request, which alone takes half a gigabyte.
     monkeypatch.setattr(produce, "DecompressionBudget", partial(DecompressionBudget, request_limit=1000))
     packed, plain = make_batch(size=800, attributes=Codec.ZSTD), make_batch(size=800)
     context.topics.create("u", 4)

@@ -1,4 +1,4 @@
-"""Clients that hold memory and take their time: what becomes of the others, and of them once others wait."""
+"""Slow clients that hold memory: how long others wait for it, and when the slow ones lose it."""
 
 from __future__ import annotations
 

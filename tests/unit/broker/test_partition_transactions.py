@@ -235,7 +235,7 @@ def test_a_partition_full_of_open_transactions_takes_a_few_megabytes(tmp_path: P
 
 
 class ManyEnded(MemoryStorage):
-    """A log in which so many transactions of one producer were committed; its batches are made when they are read."""
+    """A log with `count` committed transactions of one producer, whose batches are made when they are read."""
 
     ENDED = 40_000
 

@@ -38,8 +38,8 @@ def context(tmp_path: Path) -> Iterator[Context]:
 
 @pytest.fixture
 def writes(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One item for each time the state file is written: how many topics it had. Afterwards nobody can tell how often it was
-    replaced, so that is looked at where it is written."""
+    """The number of topics at each write of the state file. Counted at the write, since the file does not show how often it was
+    replaced."""
     real, written = StateFile.store, []
 
     def store(self: StateFile, state: Any) -> None:

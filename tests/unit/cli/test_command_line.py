@@ -207,7 +207,7 @@ def piped(arguments: str, reader: str, command: str = "tail") -> tuple[int, str]
 def test_tail_ends_when_its_reader_has_seen_enough(
     embedded_broker: LocalBroker, filled: str, more: str, reader: str
 ) -> None:
-    """As `yes | head` does, although nothing more arrives: without a word."""
+    """As `yes | head` does, although nothing more arrives: without a message."""
     servers = embedded_broker.bootstrap_servers
     assert piped(f"{filled} --bootstrap-servers {servers} {more}", reader) == (0, "")
 

@@ -22,7 +22,7 @@ ESCAPED = r"\x1b[2J\x9b31m\u202e\nx"
 
 
 def shell(command: str, **environment: str) -> tuple[int, str, str]:
-    """`pyproducer` is a word of this shell: (exit code, stdout, stderr)."""
+    """Run a command of the shell in which `pyproducer` is a function; return (exit code, stdout, stderr)."""
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", f'pyproducer() {{ "{sys.executable}" -m spark_producer "$@"; }}; {command}'],
         capture_output=True,
@@ -65,7 +65,7 @@ def test_every_page_is_shown_in_ascii_too(words: str) -> None:
 
 
 def test_help_and_errors_of_arguments_load_neither_arrow_nor_pandas() -> None:
-    """Somebody waits for them. All commands together load most of the package, which takes a second of computing."""
+    """A user waits for them. All commands together load most of the package, which takes a second of CPU time."""
     program = "import sys\nfrom spark_producer.cli.entry import main\n"
     program += "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    print(*sorted(sys.modules), file=sys.stderr)"
     for words in (["--help"], ["nonsense"], ["tail", "--offset"]):

@@ -1,4 +1,4 @@
-"""No message of a command repeats a secret that somebody gave as an argument, wherever and however it was given."""
+"""No message of a command repeats a secret from its arguments, wherever and however it was given."""
 
 from __future__ import annotations
 

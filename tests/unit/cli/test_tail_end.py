@@ -31,7 +31,7 @@ def test_records_after_the_end_are_left_out_and_end_the_reading() -> None:
     client.batches = [[fetched(5, 2)], [EMPTY], [fetched(7, 10)]]
     found = list(records_until(reader, ends={0: 9}))
     assert [[record.offset for _, record in records] for records in found] == [[5, 6], [], [7, 8]]
-    assert list(records_until(reader, ends={0: 9})) == [], "it is there already, and asks nobody"
+    assert list(records_until(reader, ends={0: 9})) == [], "it is there already, and sends no request"
 
 
 def test_a_quiet_time_ends_the_reading_and_records_restart_it() -> None:
@@ -41,7 +41,7 @@ def test_a_quiet_time_ends_the_reading_and_records_restart_it() -> None:
     for records in records_until(reader_of(client), quiet=10, clock=clock):
         seen.append(len(records))
         clock.advance(6)
-    assert seen == [0, 1, 0], "the record has begun the time anew"
+    assert seen == [0, 1, 0], "the record has restarted the time"
 
 
 def test_where_to_begin() -> None:

@@ -1,4 +1,4 @@
-"""`pyproducer txn`, as a person meets it: before the first commit, without a control topic, and behind strangers."""
+"""`pyproducer txn` for its users: before the first commit, without a control topic, and with open transactions of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_BATCH = "no batch was committed yet (__pyproducer_commits has none)"
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalBroker]:
-    """A broker of one's own, since `list` shows the transactions of all."""
+    """A broker for this test alone, since `list` shows all transactions."""
     monkeypatch.setattr(describe, "MISSING_AFTER_S", 0.1)  # this broker knows all of its topics at once
     with LocalBroker() as made:
         made.create_topic(TOPIC, 2)
@@ -129,7 +129,7 @@ def test_the_drivers_own_transaction_is_one_of_its_sink(broker: LocalBroker, txn
     ],
 )
 def test_a_missing_control_topic_is_reported_at_once(txn: Txn, action: list[str]) -> None:
-    """It took seven seconds, in which a person was told to start a broker."""
+    """It took seven seconds, after which the message advised to start a broker."""
     began = time.monotonic()
     code, shown = txn(*action)
     assert time.monotonic() - began < 4

@@ -66,7 +66,7 @@ def test_cells_are_the_texts_that_they_are(tmp_path: Path, name: str) -> None:
 @pytest.mark.covers("COM24")
 @pytest.mark.slow
 def test_a_key_of_zeros_and_a_text_far_down(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
-    """Types were guessed from the first MiB: 007 became 7, and the word ended a write that was half done."""
+    """Types were guessed from the first MiB: 007 became 7, and a later text ended a write that was half done."""
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"id,n\n" + b"007,1\n" * 400_000 + b"008,many\n"))
     words = ["write", str(tmp_path / "x.csv.gz"), topic, "--key", "id", "--value", "n"]

@@ -1,4 +1,4 @@
-"""The one table of Kafka's error codes agrees with foreign ones, and nobody else keeps numbers of his own."""
+"""The one table of Kafka's error codes agrees with other clients' tables, and no other module has numbers of its own."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_an_unknown_code_is_named_by_its_number_and_not_retried(number: int) -> 
 
 def test_what_is_no_number_is_no_code() -> None:
     with pytest.raises(ValueError, match="not a valid Code"):
-        Code("3")  # type: ignore[arg-type]  # the mistake that it is told of
+        Code("3")  # type: ignore[arg-type]  # the mistake under test
 
 
-# --- nobody else keeps numbers of his own -----------------------------------------------------------------------------
+# --- no other module has numbers of its own ---------------------------------------------------------------------------
 
 
 NAMES = set(Code.__members__) - {"NONE"}

@@ -54,7 +54,7 @@ def test_what_is_cut_for_a_message_is_hidden_before() -> None:
         shown = for_log("." + "x" * before + "CANARYecho-5" + "y" * 5000)
         assert not pieces("CANARYecho-5", 3) & pieces(shown, 3)
         assert len(shown) <= 300
-    shown = for_log("CANARYecho-5" * 1000 + "behind it")
+    shown = for_log("CANARYecho-5" * 1000 + "after it")
     assert shown == "***…"
 
 
@@ -84,7 +84,7 @@ ODD: dict[str, Callable[[str], str]] = {
     "with hyphens": "-".join,
     "with NUL": "\0".join,
     "with escape sequences": "\x1b[1m".join,
-    "with what nobody sees": "\u200b".join,
+    "with invisible characters": "\u200b".join,
     "in two lines": lambda secret: f"{secret[:6]}\n{secret[6:]}",
     "in two texts": lambda secret: f'{secret[:6]}" + "{secret[6:]}',
     "base64 of UTF-16": lambda secret: of_base64(unicodedata.normalize("NFD", secret).encode("utf-16-le")),

@@ -254,7 +254,7 @@ def test_a_batch_fits_into_the_memory() -> None:
     assert config(batch_size=65536, buffer_memory=65536).batch_size == 65536
     with pytest.raises(ConfigError, match=r"kafka\.batch\.size \(65537\) exceeds kafka\.buffer\.memory \(65536\)"):
         config(batch_size=65537, buffer_memory=65536)
-    assert config(buffer_memory=65536).batch_size == 65536, "nobody asked for more"
+    assert config(buffer_memory=65536).batch_size == 65536, "the default is lowered to the memory"
     assert config(buffer_memory=1 << 30).batch_size == config().batch_size
 
 
@@ -284,8 +284,8 @@ NONE_BY_DEFAULT = (
     "sasl_oauthbearer_scope", "sasl_oauthbearer_extensions", "https_ca_", "sasl_login_callback_", "sasl_client_callback_",
     "secrets_allow",
 )  # fmt: skip
-"""Options without a default. Java has one for types of stores, which are told here by their first bytes, and its mechanism is
-GSSAPI, which is not there."""
+"""Options without a default. Java has one for the types of stores, which are detected here by their first bytes, and for the
+mechanism: GSSAPI, which is not supported here."""
 
 
 def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -> None:
@@ -360,7 +360,7 @@ READ_ELSEWHERE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [field.name for field in FIELDS + dataclasses.fields(SinkOptions)])
 def test_every_option_is_read_by_a_package_other_than_config(name: str) -> None:
-    """An option that nobody reads would be accepted, and ignored in silence."""
+    """An option that no module reads would be accepted and silently ignored."""
     read = re.compile(rf"\b(config|options|settings|sink)\.{name}\b")
     others = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "config"]
     is_read = any(read.search(path.read_text(encoding="utf-8")) for path in others)

@@ -1,4 +1,4 @@
-"""The options that platforms tell their users to set, as they stand there: each is taken as it is. Ids (tests/ids.md): SEC."""
+"""The options that cloud platforms document for their users are accepted unchanged. Ids (tests/ids.md): SEC."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_a_value_too_large_for_both_topics(broker: LocalBroker, topic: str, dead
 @pytest.mark.covers("COM5")
 @pytest.mark.parametrize("limit", ["request", "topic"])
 def test_a_key_and_headers_too_large_for_both_topics(broker: LocalBroker, topic: str, limit: str) -> None:
-    """Whoever finds it, the task or the brokers: the largest part goes first, and the others only if that is not enough."""
+    """Found by the task or by the brokers: the largest part is dropped first, and the others only if that is not enough."""
     sizes = {"configs": {"max.message.bytes": "4096"}} if limit == "topic" else {}
     for name in (topic, f"{topic}-dead"):
         broker.create_topic(name, 1, **sizes)
@@ -335,7 +335,7 @@ def test_a_second_attempt_writes_equal_places(broker: LocalBroker, topic: str, d
 
 
 class Context:
-    """As much of a TaskContext as is asked for. `query` and `batch` are as Spark tells them to the tasks of a micro-batch."""
+    """The part of a TaskContext that is read. `query` and `batch` are as Spark gives them to the tasks of a micro-batch."""
 
     def __init__(self, query: str | None, batch: str | None) -> None:
         self._properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": batch}
@@ -362,7 +362,7 @@ class Context:
         (True, None, "7", "two", ("micro-batch 7", "two/7")),
         (False, "q", "7", "one", ("micro-batch 7", "one/7")),
     ],
-    ids=["a write", "another", "a micro-batch", "it again", "of another query", "no query told", "in foreachBatch"],
+    ids=["a write", "another", "a micro-batch", "it again", "of another query", "no query id", "in foreachBatch"],
 )  # fmt: skip
 def test_a_dead_letter_names_the_execution_of_its_write(
     broker: LocalBroker,

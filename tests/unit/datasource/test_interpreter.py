@@ -1,4 +1,4 @@
-"""What Spark's Python processes are told once. Each case runs in a process of its own, which it changes for good."""
+"""Settings of Spark's Python processes. Each case runs in a process of its own, which it changes for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker's socket to its JVM is the one that is told to acknowledge at once, and no other is ever touched."""
+"""Only the worker's socket to its JVM gets the option to acknowledge at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def jvm() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Inodes of the sockets whose option is set, as `/proc` tells connections apart."""
+    """Return the inodes of the sockets whose option is set, by which `/proc` names connections."""
     inodes: list[int] = []
 
     class Watched(socket.socket):

@@ -103,7 +103,7 @@ far_times = st.sampled_from([-(2**63), -(2**62) - 1, -1, 0, 2**62, 2**63 - 1])
 
 @given(st.lists(far_times, min_size=1, max_size=9), far_times, st.booleans(), st.booleans())
 def test_differences_of_times_are_taken_in_64_bits(stamps: list[int], base: int, alike: bool, nulls: bool) -> None:
-    """Whoever calls sees to it that they fit; if not, the twins write the same bytes, and no more than a row may take."""
+    """Callers check that they fit; if not, the twins write the same bytes, and no more than the maximum of a row."""
     values = BinaryColumn(pa.array([None if nulls else b"x"] * len(stamps), pa.binary()))
     columns = RecordColumns(values, None, None, stamps[0] if alike else np.array(stamps, dtype=np.int64))
     results = []
@@ -120,7 +120,7 @@ def test_differences_of_times_are_taken_in_64_bits(stamps: list[int], base: int,
 
 
 def damaged(offsets: list[int], data: bytes = b"abcdef", kind: type = np.int32, **changes: Any) -> Any:
-    """A column as `BinaryColumn` shows it, whose offsets nobody has checked."""
+    """Return a column as `BinaryColumn` shows it, whose offsets are not checked."""
     view = SimpleNamespace(
         offsets=np.array(offsets, dtype=kind), data=np.frombuffer(data, dtype=np.uint8), valid=None, **changes
     )

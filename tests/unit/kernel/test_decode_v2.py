@@ -24,7 +24,7 @@ Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
 
 def varint(value: int, width: int = 0) -> bytes:
-    """Zigzag; with `width`, in at least so many bytes, which no writer does and every reader takes."""
+    """Zigzag; with `width`, in at least so many bytes, which every reader accepts although no writer does it."""
     rest, out = (value << 1) ^ (value >> 63), bytearray()
     while rest >= 0x80 or len(out) + 1 < width:
         out.append(rest & 0x7F | 0x80)
@@ -335,7 +335,7 @@ def test_both_twins_stop_at_the_same_damage(sample: Sample) -> None:
 
 def test_the_compiled_twin_refuses_what_arrow_cannot_address() -> None:
     """The limits say how much memory is asked for, and columns of 32 bits have no more."""
-    data = np.zeros(MAX_BINARY_BYTES + 2, dtype=np.uint8).data  # nobody writes it, so it takes no memory
+    data = np.zeros(MAX_BINARY_BYTES + 2, dtype=np.uint8).data  # never written, so it takes no memory
     with pytest.raises(ValueError, match="2147483649 bytes of records are more than"):
         compiled_decode.decode_v2([batch(b"", 1)._replace(records=data)], COLUMNS, Limits(bytes=1 << 40))
     with pytest.raises(BufferError):

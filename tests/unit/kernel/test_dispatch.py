@@ -195,7 +195,7 @@ u.find_spec = lambda name, *more: None if name.endswith("kernel.compiled") else 
 
 
 def said_by(program: str) -> list[str]:
-    """Lines on stderr of a process without a compiled kernel, where nobody set up a log."""
+    """Return the lines on stderr of a process without a compiled kernel and without logging set up."""
     environment = {name: value for name, value in os.environ.items() if name != dispatch.VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, env=environment, check=True

@@ -20,7 +20,7 @@ from kafka.record.memory_records import MemoryRecords
 from spark_producer.kernel import BinaryColumn, RecordColumns, portable
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.column_views import PIECE_BYTES
-from spark_producer.kernel.portable import (  # two ways to the same bytes, which nobody else tells apart
+from spark_producer.kernel.portable import (  # two ways to the same bytes, an internal difference
     ArrangedRows,
     _encode_joined,
     _encode_uniform,
@@ -195,7 +195,7 @@ def test_group_rows_of_many_slots(slot_count: int) -> None:
 # --- large columns --------------------------------------------------------------------------------------------------
 
 BEYOND = 2300
-"""Values of a million bytes: more than small offsets reach. Nobody writes them, so they take no memory."""
+"""Values of a million bytes: more than small offsets reach. They are never written, so they take no memory."""
 
 
 def far_column() -> pa.Array[Any]:

@@ -84,14 +84,14 @@ def test_equals_kafka_python_on_slices_nulls_and_large_offsets(
 @pytest.mark.parametrize("length", [1 << 20, (1 << 20) + 3])
 def test_one_huge_key_among_short_ones(length: int) -> None:
     huge = random.Random(length).randbytes(length)
-    keys = [b"12345678"] * 500 + [b"1"] + [huge] + [b"1234567"] * 500  # none of the words is aligned
+    keys = [b"12345678"] * 500 + [b"1"] + [huge] + [b"1234567"] * 500  # no block of 4 bytes is aligned
     expected = [foreign_murmur2(key) & 0xFFFFFFFF for key in (b"12345678", huge, b"1234567")]
     found = murmur2(BinaryColumn(pa.array(keys, pa.binary()))).tolist()
     assert [found[0], found[501], found[502]] == expected
 
 
 def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Column steps go by the words of the short keys; the huge one's are gone through once, by themselves."""
+    """Column steps go over the blocks of the short keys; those of the huge key are hashed once, in steps of one row."""
     steps = list[int]()
     mix_block: Callable[[Hashes, Hashes], Hashes] = portable._mix_block
 

@@ -102,7 +102,7 @@ def test_both_twins_read_timestamp_deltas_of_every_width(twin: Any) -> None:
 @pytest.mark.parametrize("twin", [decode, compiled_decode], ids=["portable", "compiled"])
 def test_a_varint_without_an_end_is_refused(twin: Any) -> None:
     for data in (b"\xff" * 5, b"\x80" * 12, b"\x80", b"\x10\x00" + b"\x80" * 7):
-        content = np.frombuffer(data, dtype=np.uint8).copy().data  # nothing of it lies behind its last byte
+        content = np.frombuffer(data, dtype=np.uint8).copy().data  # the buffer ends at its last byte
         batch = V2Batch(content, 1, base_offset=0, last_offset_delta=0, base_timestamp=0)
         found = twin.decode_v2([batch], frozenset({"timestamp"}), Limits())
         assert (found.rows, found.batch, found.position) == (0, 0, 0)

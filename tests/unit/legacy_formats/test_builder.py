@@ -160,7 +160,7 @@ def test_offsets_are_those_of_a_log(magic: int, codec: Codec) -> None:
 @pytest.mark.covers("MB14")
 @every_format
 def test_rows_that_do_not_fit_move_no_offset(magic: int, codec: Codec) -> None:
-    """A batch ends at its last record, whatever offset was meant for the row behind it."""
+    """A batch ends at its last record, whatever offset the next row was to have."""
     rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array([bytes(30), bytes(400)], pa.binary()))), np.arange(2))
     builder = builder_of(magic, codec, write_limit=200)
     assert builder.append_rows(rows, 0, 1) == 1

@@ -168,7 +168,7 @@ def test_a_buffer_grows_by_a_tenth_at_least_and_not_past_what_the_batch_may_have
 
 @every_format
 def test_a_buffer_grows_within_the_account_of_a_pool(magic: int, codec: Codec) -> None:
-    """The buffer before goes back as soon as there is the next, and somebody else writes into it."""
+    """The old buffer is released as soon as the new one is there, and another batch writes into it."""
     pool = BufferPool(20_000, 1000, lambda: 0.0)
 
     def grow(before: memoryview, size: int) -> memoryview | None:

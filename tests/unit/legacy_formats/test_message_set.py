@@ -91,7 +91,7 @@ def test_rows_in_any_order_stop_before_the_first_that_does_not_fit(magic: int, k
         following, position, _ = message_set.encode_messages(arranged, 0, 5, 9, magic, None, buffer, 10, limit)
         fitting = int((np.cumsum(sizes) + 10 <= limit).sum())
         assert (following, position) == (fitting, 10 + int(sizes[:fitting].sum()))
-        assert bytes(buffer[position:]) == b"\xee" * (400 - position), "nothing is written behind"
+        assert bytes(buffer[position:]) == b"\xee" * (400 - position), "nothing is written after the position"
         if fitting:
             found = decode(buffer[10:position])
             assert [row.offset for row in found] == list(range(9, 9 + fitting))

@@ -255,7 +255,7 @@ def test_what_ends_early_leaves_nothing(
         (OSError(28, "No space left"), 1, f"cannot convert {log} into {output}: [Errno 28] No space left\n"),
         (KeyboardInterrupt(), 130, "pyproducer: interrupted; nothing was written\n"),
     ):
-        monkeypatch.setattr(record_sets, "convert", failing(error))  # in the midst of the command: nobody could time it
+        monkeypatch.setattr(record_sets, "convert", failing(error))  # in the midst of the command
         assert run_convert(log, output) == code
         captured = capsys.readouterr()
         assert captured.err.endswith(said)

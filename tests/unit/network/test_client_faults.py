@@ -19,7 +19,7 @@ Drive = Callable[..., Driver]
 
 @pytest.fixture
 def refused() -> Iterator[tuple[str, int]]:
-    """An address that refuses connections: it is bound, so nobody else gets it, and does not listen."""
+    """Yield an address that refuses connections: it is bound, so no other process gets it, and does not listen."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()
@@ -285,7 +285,7 @@ def test_all_addresses_of_a_host_are_tried_in_one_attempt(drive: Drive, refused:
     with ScriptedServer(silent) as server:
         resolved = [address(refused), address(refused), address(server.address)]
         driver = drive([("name", 1)], resolver=lambda host, port: resolved)
-        driver.until_ready()  # without any backoff: the clock stands still
+        driver.until_ready()  # without any backoff: the clock is stopped
         assert driver.client.take_disconnected() == []
 
 

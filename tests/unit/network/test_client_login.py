@@ -354,13 +354,13 @@ def test_without_a_token_no_connection_is_begun(drive: Drive, clock: Clock) -> N
     with ScriptedServer(serve()) as server:
         driver = drive([server.address], security=PLAIN_LOGIN, logins=tokens)
         assert not driver.client.ready(-1)
-        assert driver.client.least_loaded() == -1, "whoever asks it hears the reason"
+        assert driver.client.least_loaded() == -1, "it stays a candidate, so that its error is reported"
         assert 0 < driver.client.next_attempt_in(-1) <= 0.1
         assert driver.client.take_disconnected() == []
         tokens.refusal = AuthenticationFailed("no token yet", fatal=False)
         for _ in range(3):
             assert not driver.client.ready(-1)
-        assert driver.client.take_disconnected() == [-1], "it is told once"
+        assert driver.client.take_disconnected() == [-1], "it is reported once"
         assert driver.client.last_error(-1) is tokens.refusal
         assert driver.client.fatal_error() is None
         assert server.accepted == 0

@@ -1,4 +1,4 @@
-"""Sessions that end (KIP-368): a client logs in anew in time, and no request is lost, doubled or overtaken by it."""
+"""Sessions that end (KIP-368): a client re-authenticates in time, and no request is lost, doubled or overtaken by it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_idle_connection_reauthenticates_before_its_next_request(drive: Drive
         driver.until_ready()
         clock.advance(LIFETIME)
         assert driver.client.poll(0) == []
-        assert state_of(driver) is ConnectionState.READY, "nobody needs it"
+        assert state_of(driver) is ConnectionState.READY, "no request needs it"
         assert driver.client.least_loaded() == -1, "it can be used, if only after a login"
         assert not driver.client.ready(-1)
         assert state_of(driver) is ConnectionState.REAUTHENTICATING
@@ -198,7 +198,7 @@ def test_a_broker_that_falls_silent_in_a_reauthentication_is_disconnected(
 
 
 @pytest.mark.covers("SEC28")
-@pytest.mark.parametrize("throttled_at", [0.7, 0.96], ids=["before it", "behind it"])
+@pytest.mark.parametrize("throttled_at", [0.7, 0.96], ids=["before it", "after it"])
 def test_a_throttle_gives_a_reauthentication_more_time(drive: Drive, clock: Clock, throttled_at: float) -> None:
     """A broker reads nothing from a connection that it throttles, so it does not answer the login (KIP-219)."""
     may_throttle, may_log_in = threading.Event(), threading.Event()

@@ -297,7 +297,7 @@ def test_a_reset_after_an_answer_ends_the_connection_and_fails_what_is_in_flight
 @pytest.mark.covers("SEC44")
 @pytest.mark.parametrize("following", ["the end", "an error"])
 def test_data_after_a_response_is_not_waited_for(drive: Drive, certificates: Certificates, following: str) -> None:
-    """A peer may say that it ends, or refuse us, in one segment with an answer, and leave TCP open: then no selector tells."""
+    """A peer may close TLS or send an alert in one segment with a response, and leave TCP open: no selector event follows."""
     may_end = threading.Event()
 
     def one_segment(peer: Peer) -> None:

@@ -21,7 +21,7 @@ from tests.unit.network.ways import DEADLINE, establish, received, tls_way, wait
 
 
 class OpenSsl:
-    """`openssl s_server`: its lines of input go to the client, or are commands; its output tells every message."""
+    """`openssl s_server`: its input lines go to the client, or are commands; its output shows every message."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""What TLS adds to a connection: a handshake that does not spin, records that a selector cannot see, a peer that is told."""
+"""What TLS adds to a connection: a handshake without spinning, records that a selector cannot see, alerts for the peer."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_sent(
         reader.start()
         before = transport.queued
         while not done:
-            if transport.queued > MAX_CIPHERTEXT_BYTES:  # some of it is not encrypted yet, so nobody may change it
+            if transport.queued > MAX_CIPHERTEXT_BYTES:  # some of it is not encrypted yet, so it must not change
                 with pytest.raises(BufferError):
                     data.clear()
             assert wait_for(transport, selectors.EVENT_WRITE)

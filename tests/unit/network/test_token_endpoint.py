@@ -320,7 +320,7 @@ class RawServer:
     def _serve(self) -> None:
         try:
             connected, _ = self._listener.accept()
-        except OSError:  # closed: whoever was to connect had given up before
+        except OSError:  # closed: the client had given up before it connected
             return
         with connected:
             connected.settimeout(SECONDS)
@@ -397,7 +397,7 @@ def test_the_endpoints_certificate_is_checked(serve: Callable[..., TokenEndpoint
         assert "kafka.https.ca.location" in str(error)
         assert isinstance(error, AuthenticationFailed)
         assert error.fatal
-        assert not endpoint.asked, "the secret was sent to whoever it is"
+        assert not endpoint.asked, "the secret was sent to an unverified server"
 
 
 @pytest.mark.covers("SEC17")

@@ -23,7 +23,7 @@ SETTINGS = SaslSettings("OAUTHBEARER", oidc=OIDC)
 
 
 class RefresherHarness:
-    """A keeper whose clock stands still, and whose fetches end as the test says."""
+    """A `TokenRefresher` with a clock that only the test moves, whose fetches end as the test says."""
 
     def __init__(self, settings: SaslSettings = SETTINGS) -> None:
         self.now = 1000.0
@@ -56,12 +56,12 @@ class RefresherHarness:
         return began
 
     def at(self, now: float) -> Token | None:
-        """What the keeper has at a time."""
+        """Return the refresher's token at a time."""
         self.now = now
         return self.refresher.token(now)
 
     def next_attempt_in(self) -> float:
-        """The seconds until the keeper fetches by itself."""
+        """Return the seconds until the refresher fetches without a request."""
         return self.refresher._due - self.now
 
     def error(self) -> PyProducerError | None:
@@ -75,7 +75,7 @@ class RefresherHarness:
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., RefresherHarness]]:
-    """Makes benches, which are closed with the test."""
+    """Return a function that makes harnesses; they are closed after the test."""
     made: list[RefresherHarness] = []
 
     def one(*arguments: SaslSettings) -> RefresherHarness:
@@ -186,7 +186,7 @@ def test_a_fetch_that_takes_long_is_reported(harness: RefresherHarness) -> None:
     assert not error.fatal
     assert "more than 10 s" in str(error)
     harness.now += 1
-    assert harness.error() is error, "who has told it once need not tell it again"
+    assert harness.error() is error, "the same object, so that callers report it once"
 
 
 @pytest.mark.covers("SEC18")

@@ -1,4 +1,4 @@
-"""What `partitioner.class` may say, and what becomes of it."""
+"""The values of `partitioner.class`, and the partitioner of each."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_every_visit_gets_between_one_and_two_batches_of_bytes(
 
 
 class Steps:
-    """Never the same partition twice running, so that visits can be told apart."""
+    """A random source that never gives the same partition twice running, so that visits can be counted."""
 
     def __init__(self, count: int) -> None:
         self._count, self._next = count, -1
@@ -242,7 +242,7 @@ def test_only_the_rows_asked_for_are_placed() -> None:
 
 @pytest.mark.covers("RA25")
 def test_a_batch_left_at_its_edge_is_full_and_one_left_at_twice_the_size_is_not() -> None:
-    """Rows of 30 bytes (35 with their frame): one finds no room behind a batch of 2,000 bytes, or the visit ends in it."""
+    """Rows of 30 bytes (35 with their frame): one does not fit into a batch of 2,000 bytes any more, or the visit ends in it."""
     queues = FakeQueues(2000)
     made = scripted(2000, queues, 0, 1, 2, 3, 0)
     columns = rows_of(*[30] * 300)

@@ -16,7 +16,7 @@ LIMIT = 2048
 COUNTS = {b"a": 3, b"b": 1}
 NO_TEXT = b"\xff"
 HEADERS = 2
-"""A record may have so many here."""
+"""Maximum number of headers of a record here."""
 LAST_SECOND = (2**63 - 1) // 1000
 ADVICE = (
     "kafka.max.request.size (2048) or kafka.buffer.memory (33554432); raise it, and the topic's max.message.bytes, or make "
@@ -196,7 +196,7 @@ def checks_of_columns(rows: Sequence[Row]) -> list[Check]:
 
 
 def expected_of(rows: Sequence[Row]) -> list[Rejected]:
-    """What is to be told of a table, in this order."""
+    """Return the expected rejections of a table, in this order."""
     found: dict[int, Rejected] = {}
     for checks in [checks_of_columns(rows), *LATER_CHECKS]:
         left = [number for number in range(len(rows)) if number not in found]

@@ -1,4 +1,4 @@
-"""What callers are told of the end of a transaction when something fails beside it. Ids: TM, KP."""
+"""The errors of callers at the end of a transaction when something else fails too. Ids: TM, KP."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_context_aborts_after_a_timeout_that_is_not_of_its_own_commit(
 def test_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transaction(
     cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread is told that rows may be sent, and sends them when the transaction is aborted."""
+    """A thread is allowed to send rows, and sends them once the transaction is aborted."""
     accounts = parts_of(producer).accumulator.incomplete.failures
     producer.begin_transaction()
     producer.abort_transaction()
@@ -138,7 +138,7 @@ def test_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transactio
         producer.send("t", "a")
     assert "outside of a transaction" in caplog.text
     assert cluster.names.count("commit") == 1
-    producer.flush()  # nothing is left to tell
+    producer.flush()  # no failure is left to report
 
 
 @pytest.mark.covers("KP13")

@@ -38,7 +38,7 @@ def test_it_ends_only_when_what_is_queued_is_acknowledged_and_takes_no_more_mean
 @pytest.mark.covers("KP8")
 @pytest.mark.parametrize("killed", [False, True], ids=["close", "killed"])
 def test_its_end_wakes_those_who_wait_for_topics(cluster: ScriptedCluster, start: Start, killed: bool) -> None:
-    """They look from time to time, which may take long: they must be told."""
+    """They check for metadata rarely, so the end of the thread must wake them."""
     cluster.reachable = False
     producer = start(max_block_ms=600_000, max_sleep=1000)
     sending = Runner(lambda: producer.send("t", "x"))
@@ -60,5 +60,5 @@ def test_a_join_on_the_thread_itself_does_not_wait(cluster: ScriptedCluster, sta
     future = producer.send("t", "x", on_delivery=close)
     cluster.release()
     assert future.result(20).offset == 0
-    wait_until(lambda: not parts_of(producer).io_thread.is_alive, "it ends behind the callback")
+    wait_until(lambda: not parts_of(producer).io_thread.is_alive, "it ends after the callback")
     assert seen == [True]

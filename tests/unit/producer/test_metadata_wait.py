@@ -145,7 +145,7 @@ def test_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(cluster: Sc
 
 
 def test_a_missing_topic_that_rows_can_do_without_is_waited_for_once(cluster: ScriptedCluster, start: Start) -> None:
-    """The next task of a process asks again, but does not wait; and whoever cannot do without the topic waits as ever."""
+    """The next task of a process asks again, but does not wait; callers that need the topic wait for it as usual."""
     absent = {"gone"}
     cluster.topics = {"t": 1}
     cluster.topic_codes = lambda name: 3 if name in absent else 0
@@ -322,7 +322,7 @@ def test_silent_brokers_are_logged_once_in_a_while_while_a_thread_waits_for_a_to
     sending = Runner(lambda: producer.send("t", "x"))
     wait_until(lambda: parts_of(producer).topics.last_error is not None, "an attempt has failed")
     clock.skip(6)
-    wait_until(lambda: len(caplog.records) > 0, "the log tells of it")
+    wait_until(lambda: len(caplog.records) > 0, "it is logged")
     assert re.fullmatch(
         r"no broker has answered about topic 't' for \d+ s \(last error: cannot connect to broker:9092: Connection refused\): "
         r"still waiting, at most 3600 s \(kafka.max.block.ms\)",

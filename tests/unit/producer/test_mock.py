@@ -1,4 +1,4 @@
-"""The test double: the test decides what becomes of each record. Id (tests/ids.md): MP1."""
+"""The mock producer: the test decides how each record completes. Id (tests/ids.md): MP1."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_an_abort_drops_the_records_and_fails_those_that_are_undecided() -> None
     mock.abort_transaction()
     assert isinstance(waits.exception(), TransactionAborted)
     assert (mock.history, mock.transactions.uncommitted, mock.transactions.offsets) == ([], [], {})
-    mock.flush()  # nothing is left to tell
+    mock.flush()  # no failure is left to report
 
 
 @pytest.mark.covers("MP1")

@@ -105,7 +105,7 @@ def test_what_waits_is_counted_without_idle_partitions() -> None:
 
 
 class Untouchable(deque[Any]):
-    """A queue that nobody may look at."""
+    """A queue that must not be read."""
 
     def __len__(self) -> int:
         raise AssertionError("this queue was looked at")
@@ -146,7 +146,7 @@ def test_both_halves_of_a_split_batch_wait() -> None:
 
 @pytest.mark.covers("RA26")
 def test_queues_are_counted_while_others_fill_them() -> None:
-    """What is counted changes meanwhile: neither side waits, and nobody stumbles over it."""
+    """The queues change while they are counted: neither side waits, and no thread raises for it."""
     made = accumulator_fakes(memory=1 << 24)
     topic_partitions = [TopicPartition("orders", partition) for partition in range(64)]
 
@@ -241,7 +241,7 @@ def test_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> None:
 
 @pytest.mark.covers("PT4")
 def test_a_hint_of_a_new_leader_keeps_the_racks() -> None:
-    """What is kept of a topic is made anew when its leaders change, and not before."""
+    """The cached racks of a topic are computed again when its leaders change, and not before."""
     made = sender_fakes(ready=False)
     made.metadata.request_topics(TOPIC)
     answer = metadata_of({TOPIC: (1, 2)})

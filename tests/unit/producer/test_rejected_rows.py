@@ -52,7 +52,7 @@ CONFIG = producer_config({"bootstrap.servers": "h:1", "max.request.size": LIMIT,
 
 
 class Encoded(dict[Any, bytes]):
-    """The records of each (topic, partition), one behind the other."""
+    """The records of each (topic, partition), one after the other."""
 
     def __init__(self) -> None:
         self._partitioner = Partitioner(None, RoundRobinPartitioner(random_start=False))
@@ -121,7 +121,7 @@ def test_the_good_rows_encode_as_if_there_were_no_others() -> None:
 
 
 def test_so_they_do_in_pieces_with_dictionaries() -> None:
-    """Rows that nobody could decode are told of before the pieces are read; what is wrong besides plays no part."""
+    """Rows that could not be decoded are reported before the pieces are read; their other errors are ignored."""
 
     @given(tables, st.sampled_from([400, 1 << 20]))
     def check(rows: list[Row], piece: int) -> None:

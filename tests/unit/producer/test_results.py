@@ -1,4 +1,4 @@
-"""What callers are told: futures, callbacks, the future of a table, what a flush raises. Ids (tests/ids.md): FU, IN, KP, SN."""
+"""The results of callers: futures, callbacks, the future of a table, errors of a flush. Ids (tests/ids.md): FU, IN, KP, SN."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_a_failing_callback_does_not_affect_others(
 def test_a_callback_that_ends_its_thread_ends_only_itself(
     cluster: ScriptedCluster, start_small: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """sys.exit() or pytest.fail() in a callback is no Exception; the other records of the batch are told all the same."""
+    """sys.exit() or pytest.fail() in a callback is no Exception; the callbacks of the batch's other records run all the same."""
     cluster.holding = True
     producer = start_small(batch_size=4096, linger_ms=60_000, delivery_timeout_ms=120_000)
 

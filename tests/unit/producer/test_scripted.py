@@ -60,7 +60,7 @@ def test_batches_are_sent_ahead_up_to_max_in_flight(
 
 @pytest.mark.covers("SN14")
 def test_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: ScriptedCluster, start_small: Start) -> None:
-    """Nobody looks at sequences here: as Kafka, where it does not know the producer in a partition."""
+    """The fake broker checks no sequences, as Kafka where it does not know the producer in a partition."""
     codes = iter([19])
     cluster.produce_code = lambda _: next(codes, 0)
     producer = knowing_the_topic(start_small())

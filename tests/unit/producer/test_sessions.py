@@ -1,4 +1,4 @@
-"""A producer under load at an embedded broker whose sessions end now and then: it logs in anew, and nobody notices."""
+"""A producer under load at an embedded broker with short sessions: it re-authenticates, and callers do not notice."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support.certificates import Certificates
 
 PASSWORD = "session-pw-canary"
 SESSION_S = 20.0
-"""It is long for the broker, and soon over by the clock of the producer's connections. One that was short for both would end
-before a producer logs in anew which a busy machine does not let work for a moment."""
+"""Long by the broker's clock, and short by the clock of the producer's connections. A session that was short by both clocks
+would end before the producer of a busy machine gets time to re-authenticate."""
 BETWEEN_LOGINS_S = 1.1
 """A broker takes no login that comes within a second of the last one (KIP-368)."""
 

@@ -128,7 +128,7 @@ def test_the_error_for_an_invalid_record_is_that_of_the_columns(
 ) -> None:
     complete = {"key": None, "headers": (), "partition": None, "timestamp_ms": 5} | given
     with pytest.raises(RecordError) as columnar:
-        # The word for what Arrow itself refuses is the function's own.
+        # Arrow's own errors have the text of the function.
         read_columns(send_arguments._row("t", **complete), topic="t", now_ms=0).or_raise()
     for made in (start(), MockProducer()):
         with pytest.raises(RecordError) as raised:

@@ -1,4 +1,4 @@
-"""The table of the APIs: what the type checker is told of each is what its schemas say.
+"""The table of the APIs: the types of each for the type checker are those of its schemas.
 
 mypy is a judge here as well: `assert_type` fails where it finds another type, and so does a `type: ignore` without an error.
 """

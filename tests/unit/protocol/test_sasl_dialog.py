@@ -122,7 +122,7 @@ def test_the_login_is_one_message_at_a_time() -> None:
     connection = greeted(login)
     (handshake,) = asked(connection)
     assert handshake.body.mechanism == "SCRAM-SHA-512"
-    assert login.started == 0  # the handshake tells nothing but the mechanism
+    assert login.started == 0  # the handshake has nothing but the mechanism
     feed(connection, answer(handshake, TAKEN))
     for message, challenge in ((b"first", b"challenge"), (b"final", b"v=signature")):
         (request,) = asked(connection)
@@ -297,7 +297,7 @@ def test_the_login_may_come_byte_by_byte() -> None:
     assert connection.state is ConnectionState.READY
 
 
-# Login anew (KIP-368)
+# Re-authentication (KIP-368)
 
 
 @pytest.mark.covers("SEC28")

@@ -37,7 +37,7 @@ SAMPLES = {
 
 @pytest.fixture(params=["zlib", "isal"])
 def _gzip_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process has the one or the other, as it was installed: nobody chooses."""
+    """A process has one of the two, whichever is installed; there is no option for it."""
     monkeypatch.setattr(codecs, "_isal", None if request.param == "zlib" else isal_zlib)
 
 
@@ -152,7 +152,7 @@ def test_framing_of_v0_has_the_wrong_checksum_and_is_read_by_who_knows() -> None
     ],
 )
 def test_sums_are_checked(options: dict[str, bool], check: bool) -> None:
-    noise = SAMPLES["noise"]  # stored blocks: only a sum can tell
+    noise = SAMPLES["noise"]  # stored blocks: only a checksum finds the damage
     frame = bytearray(lz4.frame.compress(noise, store_size=False, block_linked=False, **options))
     assert decompress(Codec.LZ4, frame, LIMIT, check_lz4_header=check) == noise
     frame[1000] ^= 1

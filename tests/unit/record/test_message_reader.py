@@ -274,13 +274,13 @@ def test_messages_are_cut_by_their_bytes_too(magic: int) -> None:
     pieces = [piece.num_rows for piece in read_records(b"".join(log))]
     assert sum(pieces) == len(whole) == 24
     assert max(pieces) < 6
-    assert pieces[-3:] == [1, 1, 1], "each of those that are too large by itself"
+    assert pieces[-3:] == [1, 1, 1], "each too large record in a piece of its own"
     assert records_of(b"".join(log)) == whole
 
 
 def test_slices_that_arrow_cannot_address_are_refused() -> None:
     one: np.typing.NDArray[np.int64] = np.ones(1, dtype=np.int64)
-    data = np.zeros(MAX_BINARY_BYTES + 1, dtype=np.uint8)  # nobody writes it, so it takes no memory
+    data = np.zeros(MAX_BINARY_BYTES + 1, dtype=np.uint8)  # never written, so it takes no memory
     assert binary_slices(data[:-1], one, one).to_pylist() == [b"\0"]
     with pytest.raises(ValueError, match="2147483648 bytes of data are more than"):
         binary_slices(data, one, one)

@@ -81,7 +81,7 @@ UNION = [
     ("double", st.floats(allow_nan=False)),
     ("string", st.text(max_size=3)),
 ]
-"""Branches that Python's types tell apart."""
+"""Branches with distinct Python types."""
 
 
 @st.composite

@@ -51,7 +51,7 @@ def test_an_enum_of_bytes_that_are_no_text_is_unfit() -> None:
 
 @pytest.mark.covers("COM9")
 def test_bytes_that_end_with_their_buffer_and_numbers_of_all_lengths(kernel: Any) -> None:
-    """Short values are written whole words at a time, behind which the next one comes, or the end."""
+    """Short values are copied 8 bytes at a time; the surplus bytes are overwritten by the next value, or cut off at the end."""
     numbers = [sign * (1 << bits) + step for bits in range(63) for sign in (1, -1) for step in (-1, 0)]
     numbers += [2**63 - 1, -(2**63)]
     rows = [{"n": number, "t": "x" * (place % 20)} for place, number in enumerate(numbers)]

@@ -1,4 +1,4 @@
-"""A Schema Registry behind TLS: its certificate, ours, and what is said when one of them is not accepted. Id: COM12."""
+"""A Schema Registry with TLS: its certificate, ours, and the error when one of them is not accepted. Id: COM12."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TLS context is told: trust, checks, versions and suites."""
+"""The settings of a TLS context: trust, checks, versions and suites."""
 
 from __future__ import annotations
 

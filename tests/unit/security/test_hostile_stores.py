@@ -159,4 +159,4 @@ def test_a_store_with_iterations_as_they_are_used_is_opened(certificates: Certif
 
 def test_more_elements_than_a_store_needs_are_refused() -> None:
     assert "elements" in iterations_problem(sequence(b"\x05\x00" * MEBIBYTE))
-    assert iterations_problem(b"\x30\x80\x05") == "", "whoever opens it says that it is no DER"
+    assert iterations_problem(b"\x30\x80\x05") == "", "the decoder reports that it is no DER"

@@ -1,4 +1,4 @@
-"""The reader of Java key stores: what a writer of one's own writes comes back, and no bytes at all do harm."""
+"""The reader of Java key stores: it returns what the test's writer has written, and fails cleanly on any other bytes."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_no_frame_of_a_refused_login_holds_the_token() -> None:
 
 
 def refusal_after(answer: bytes, then: bytes) -> AuthenticationFailed:
-    """What comes of a broker that says this: all that is said first, but nothing at all, is a refusal that logs nobody in."""
+    """Return the error of a login after these two responses of a broker, of which the first is not empty."""
     client, _ = begun()
     assert client.send(answer) == b"\x01"
     with pytest.raises(AuthenticationFailed) as refused:

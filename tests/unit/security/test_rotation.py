@@ -1,4 +1,4 @@
-"""Contexts follow their files, and only then are they built anew."""
+"""Contexts are rebuilt when their files change, and only then."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_first_context_must_be_usable(renewed: Certificates) -> None:
 
 @pytest.mark.covers("SEC43")
 def test_a_link_that_leads_elsewhere_is_a_change(renewed: Certificates, tmp_path: Path) -> None:
-    """Kubernetes replaces the folder of a mounted secret behind a link."""
+    """Kubernetes replaces the directory of a mounted secret by changing a symbolic link."""
     for number in ("1", "2"):
         renewed.issue("own", common_name=number)
         (tmp_path / number).mkdir()

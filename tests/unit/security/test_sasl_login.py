@@ -1,4 +1,4 @@
-"""A login resolves its secrets anew each time it starts."""
+"""A login resolves its secrets again each time it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores of every format give the same certificates and keys, and what is wrong with one is told with its name.
+"""Stores of every format give the same certificates and keys, and the error of a bad one has its name.
 
 The files in `stores/` are real ones, made by keytool of Java 17, and valid until 2081:
 

@@ -1,4 +1,4 @@
-"""A TLS stream in memory: any pieces of ciphertext, both sides, ends with and without a word."""
+"""A TLS stream in memory: any pieces of ciphertext, both sides, ends with and without close_notify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of certificates, and that no bytes of a peer do more than not to be told."""
+"""The summary of certificates for messages; damaged or hostile certificates have none, and raise nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time does to batches, wherever they are, and what a late answer still tells. Ids (tests/ids.md): SN, RA and KIP-91."""
+"""Expiry of batches wherever they are, and the effect of a late response. Ids (tests/ids.md): SN, RA and KIP-91."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_a_response_to_a_batch_of_a_former_identity_is_ignored() -> None:
     ("pause", "together"), [(0.0, "ab"), (UNKNOWN_PRODUCER_AFTER - 0.5, "ab"), (UNKNOWN_PRODUCER_AFTER, "a")]
 )
 def test_after_a_pause_the_producer_may_be_unknown_again(pause: float, together: str) -> None:
-    """The topic may have been made anew meanwhile, or the producer id may have expired."""
+    """The topic may have been recreated meanwhile, or the producer id may have expired."""
     made = sender_fakes(acquainted=False)
     (first,) = in_flight(made, b"x")
     made.complete(first, answer_to(first))

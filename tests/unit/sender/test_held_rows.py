@@ -95,7 +95,7 @@ def test_every_released_transaction_has_an_epoch_of_its_own_and_says_what_is_in_
     assert (second.epoch, second.spans) == (1, (Span(TOPIC, 0, 2, 2, 1),))
     assert [(header.producer_epoch, header.base_sequence) for header in made.headers[-1:]] == [(1, 0)]
     assert made.sent == ["init", *([] if implicit else ["add 0"]), "produce 0"], (
-        "nobody ends what was prepared but its owner"
+        "only its owner ends a prepared transaction"
     )
 
 

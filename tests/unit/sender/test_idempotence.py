@@ -1,4 +1,4 @@
-"""Sequence numbers: given once, kept through retries, wrapped at 2^31, begun anew. Ids (tests/ids.md): SN14, SN30, TM7, RB4."""
+"""Sequence numbers: given once, kept through retries, wrapped at 2^31, reset. Ids (tests/ids.md): SN14, SN30, TM7, RB4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a transaction whose coordinator leaves the cluster while nobody speaks with it. Ids: TM."""
+"""A transaction whose coordinator leaves the cluster while no request is under way to it. Ids: TM."""
 
 from __future__ import annotations
 

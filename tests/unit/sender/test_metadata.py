@@ -93,7 +93,7 @@ def test_what_is_found_stale_during_a_question_is_asked_again() -> None:
 
 
 def test_a_snapshot_that_says_the_same_is_the_same() -> None:
-    """So nobody looks at thousands of partitions again, nor describes them anew."""
+    """An unchanged snapshot costs no new look at thousands of partitions, and no new description of them."""
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}))
     before = made.cluster
@@ -266,7 +266,7 @@ def test_only_a_topic_with_a_waiting_thread_is_created() -> None:
 def test_a_topic_that_vanished_makes_no_other_topic_wait() -> None:
     made = metadata("old", "new")
     learn(made, metadata_of({"old": (), "new": (1,)}, codes={"old": 3}))
-    assert made.due_at() == NOW + MAX_AGE, "nobody waits for the old topic"
+    assert made.due_at() == NOW + MAX_AGE, "no thread waits for the old topic"
     made.request_topics("newer")
     assert ask(made) == ["newer"], "at once"
 
@@ -302,7 +302,7 @@ def test_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> None:
 
 @pytest.mark.covers("SN7")
 def test_a_topic_that_is_waited_for_is_never_idle() -> None:
-    """It was written to long ago, has vanished, and somebody waits for it to come back."""
+    """It was written to long ago, has vanished, and a thread waits for it to come back."""
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)

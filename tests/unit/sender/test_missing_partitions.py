@@ -1,4 +1,4 @@
-"""Rows for partitions that no longer exist end within seconds; brokers that only lag end nobody's rows."""
+"""Rows for partitions that no longer exist fail within seconds; brokers with old metadata fail no rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ THERE = metadata_of({TOPIC: (1, 1, 2)}, topic_id=FORMER)
 REFUSED = metadata_of({TOPIC: ()}, codes={TOPIC: int(Code.TOPIC_AUTHORIZATION_FAILED)})
 
 Answers = Callable[[int, float], MetadataResponse]
-"""What a node answers so many seconds after the beginning."""
+"""What a node answers, by the seconds since the beginning."""
 
 
 def play(

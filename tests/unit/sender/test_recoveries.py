@@ -25,7 +25,7 @@ TOO_LARGE, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 10, 29, 45, 46
 
 
 def stamps_until_idle(made: SenderFakes) -> list[tuple[int, int, int, int]]:
-    """Producer id, epoch, base sequence and records of all batches that are sent, each request acknowledged by itself."""
+    """Return producer id, epoch, base sequence and records of all batches that are sent; each request is acknowledged alone."""
     found: list[tuple[int, int, int, int]] = []
     for _ in range(20):
         if made.fakes.incomplete.idle:

@@ -108,7 +108,7 @@ def test_whatever_is_in_flight_every_good_row_is_written_once_and_no_row_in_doub
 
 @pytest.mark.covers("COM2")
 def test_the_seeds_above_meet_what_they_are_for() -> None:
-    """Refusals with batches behind them in flight, which need new sequences, and an emptied batch among them."""
+    """Rejected records with later batches in flight, which need new sequence numbers, and an emptied batch among them."""
     made, refused, partition = sender_fakes(), wanting(), ChoosyPartition(epoch=0)
     letters = b"g", b"n", b"g", b"t", b"g"
     for row, letter in enumerate(letters):
@@ -132,7 +132,7 @@ def test_the_seeds_above_meet_what_they_are_for() -> None:
 @pytest.mark.covers("COM2")
 @pytest.mark.parametrize("gap", [1, 2])
 def test_a_late_copy_of_a_batch_after_a_refused_one_is_not_written(gap: int) -> None:
-    """Of the batch behind it nobody has heard. Numbered anew in the same epoch it would leave its old sequence to the copy."""
+    """The next batch has no response. New numbers in the same epoch would leave its old sequence number to the late copy."""
     made, refused, partition = sender_fakes(batch_size=4096), wanting(), ChoosyPartition(epoch=0)
     for values in ([b"g0"], [b"n1", b"n2"][:gap], [b"g3", b"g4"][:gap]):
         send(made, refused, *values)

@@ -36,7 +36,7 @@ def test_a_topic_that_may_not_be_written_to_is_named_with_the_user_and_the_other
 
 @pytest.mark.covers("SEC29")
 def test_a_right_that_is_granted_in_between_loses_none_of_the_later_batches() -> None:
-    """The broker has not counted the refused batch, so it takes the next one for a gap: the partition begins anew."""
+    """The broker has not counted the refused batch, so the next one has a gap: the partition restarts its sequence numbers."""
     made = sender_fakes()
     requests = in_flight(made, b"a", b"b", b"c")
     for outgoing, code in zip(requests, (29, OUT_OF_ORDER, OUT_OF_ORDER), strict=True):

@@ -1,4 +1,4 @@
-"""What the sender tells the metrics: once for each batch and event, as Java does. Ids (tests/ids.md): SN."""
+"""The sender updates the metrics once for each batch and event, as Java does. Ids (tests/ids.md): SN."""
 
 from __future__ import annotations
 

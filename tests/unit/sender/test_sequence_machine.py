@@ -49,7 +49,7 @@ NEVER = float("inf")
 
 @dataclass
 class Flight:
-    """A request on its connection, as it was when it was sent; its answers, once the broker has carried it out."""
+    """A request on its connection, as it was when it was sent, and its responses, once the broker has handled it."""
 
     outgoing: ClientRequest
     wire: list[bytes]
@@ -190,7 +190,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     def _may_retain(self, log: ModelPartition) -> bool:
         """Brokers that take any sequence of a producer they forgot take a later batch before an earlier one that was
-        refused: then nobody can keep the order. So these forget only what has at most one batch under way."""
+        refused: then the order cannot be kept. So these forget only what has at most one batch under way."""
         queue = self.queues[log.index]
         sequenced = [batch for batch in queue.batches if batch.base_sequence != NO_SEQUENCE]
         return bool(log.records) and (log.habits.strict or len(sequenced) + len(queue.in_flight) <= 1)

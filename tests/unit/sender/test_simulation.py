@@ -30,7 +30,7 @@ QUANTUM = 0.06
 
 @dataclass
 class WrittenRecord:
-    """A record and what its writer was told."""
+    """A record and the result that its writer got."""
 
     partition: int
     number: int
@@ -175,7 +175,7 @@ def test_rights_that_come_and_go_lose_and_double_nothing_else() -> None:
 
 
 def first_failure(first: int, count: int) -> str:
-    """Return the first of so many seeds that breaks a rule, and the rule; an empty text if none does."""
+    """Return the first of `count` seeds that breaks a rule, and the rule; an empty text if none does."""
     for seed in range(first, first + count):
         try:
             check(run(seed), once=True, ordered=True)

@@ -1,4 +1,4 @@
-"""A topic made anew, as brokers before Metadata v10 tell of it, and brokers that only lag. Ids (tests/ids.md): MT3."""
+"""A recreated topic in the metadata of brokers before Metadata v10, and brokers that lag. Ids (tests/ids.md): MT3."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from tests.unit.sender.test_metadata import NOW, ask, learn, metadata
 
 
 def test_a_wish_is_met_only_by_the_answer_to_a_question_sent_after_it() -> None:
-    """Also by none that is under way and names its topic: it was asked before, and may tell of a time before."""
+    """A request that was under way before does not count, although it names the topic: its response may be older."""
     made = metadata("a")
     ask(made)
     late = made.request_topics("a")
@@ -26,7 +26,7 @@ def test_wishes_of_several_threads_go_into_one_question_and_end_alone() -> None:
     made = metadata()
     impatient, patient = made.request_topics("a", "b", not_before=NOW - 1), made.request_topics("b", "c")
     impatient.done = True
-    assert ask(made) == ["b", "c"], "nobody waits for a any more, and it was asked for before"
+    assert ask(made) == ["b", "c"], "no thread waits for a any more, and it was asked for before"
     other = made.request_topics("b")
     made.on_response(metadata_of({"b": (1,), "c": ()}, codes={"c": 5}), NOW)
     assert patient.response is not None
@@ -35,7 +35,7 @@ def test_wishes_of_several_threads_go_into_one_question_and_end_alone() -> None:
 
 
 def test_a_topic_whose_thread_could_not_wait_for_the_question_is_asked_for_once() -> None:
-    """With `max.block.ms` 0 nobody can: its next call finds the topic, as with Java's producer."""
+    """With `max.block.ms` 0 no thread can: its next call finds the topic, as with Java's producer."""
     made = metadata()
     for _ in range(2):
         made.request_topics("a").done = True
@@ -64,7 +64,7 @@ def test_an_answer_without_a_topic_meets_the_wish_all_the_same() -> None:
     waiter = made.request_topics("a")
     learn(made, metadata_of({}))
     assert waiter.response == {}
-    assert made.due_at() is None, "who waits asks again, and nobody else"
+    assert made.due_at() is None, "only a thread that waits asks again"
 
 
 def test_a_repeated_wish_waits_for_its_time() -> None:

@@ -281,7 +281,7 @@ def test_a_refused_batch_makes_the_transaction_abortable_and_no_flush_mends_that
 
 @pytest.mark.covers("TM19")
 def test_a_producer_with_an_old_epoch_may_abort_and_its_error_says_what_follows() -> None:
-    """As in Java: a leader cannot tell a newer producer from a time-out, after which Kafka 4 lets the same producer go on."""
+    """As in Java: the leader's error is the same for a newer producer and a time-out, after which Kafka 4 lets it go on."""
     for code, state in ((90, TxnState.FATAL), (0, TxnState.READY)):
         made = in_transaction()
         made.script["produce"] = [47]
@@ -387,7 +387,7 @@ def test_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_waitin
     made = in_transaction()
     made.script["produce"] = [87]
     made.made.batches(b"a")
-    future = made.made.fakes.append_one(b"behind" * 150)
+    future = made.made.fakes.append_one(b"after!" * 150)
     made.run()
     assert made.state is TxnState.ABORTABLE
     assert isinstance(future.exception(), TransactionAborted)

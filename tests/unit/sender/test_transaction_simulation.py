@@ -27,7 +27,7 @@ TID = "orders-1"
 
 @dataclass
 class Written:
-    """What a caller wrote in one transaction, and what it was told: committed, aborted, or (None) neither."""
+    """The rows that a caller wrote in one transaction, and its result: committed, aborted, or (None) neither."""
 
     rows: list[tuple[int, int]] = field(default_factory=list)
     committed: bool | None = None

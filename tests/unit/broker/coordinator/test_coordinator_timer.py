@@ -20,7 +20,7 @@ MINUTE_S = 60.0
 
 @pytest.fixture
 def local(how: str) -> Iterator[LocalBroker]:
-    """A broker whose loop does not turn by itself, except where late transactions are looked for."""
+    """Yield a broker whose loop does not run, except to look for expired transactions."""
     with LocalBroker(settings=BrokerSettings(transaction_scan_s=0.05 if how == "timeout" else LONG_MS)) as broker:
         broker.create_topic("t")
         yield broker

@@ -214,7 +214,7 @@ def test_members_of_a_group_are_limited(broker: Broker) -> None:
 
 
 def test_the_memory_of_groups_is_limited(broker: Broker) -> None:
-    """Whoever is hostile makes groups, members, member ids that are not used, metadata and assignments."""
+    """A hostile client makes groups, members, unused member ids, metadata and assignments."""
     context = with_groups(broker, max_bytes=100_000)
     assert join(context, metadata=bytes(100_000)).error_code == Code.POLICY_VIOLATION
     assert size(context) == 0

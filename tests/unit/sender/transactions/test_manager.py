@@ -193,7 +193,7 @@ def test_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -> Non
     assert made.do(TxnCall.ABORT).error is None
     assert isinstance(future.exception(), TransactionAborted)
     assert made.sent[-1] == "abort"
-    assert made.made.fakes.incomplete.failure is None, "who aborts is told by nobody that it aborted"
+    assert made.made.fakes.incomplete.failure is None, "an abort reports no failure to its own caller"
     made.do(TxnCall.BEGIN)
     made.made.batches(b"c")
     assert made.do(TxnCall.COMMIT).error is None

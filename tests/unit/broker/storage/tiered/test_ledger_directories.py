@@ -162,10 +162,10 @@ def test_a_new_directory_is_empty_and_belongs_to_no_other_broker(harness: Engine
     EngineHarness(disk, journal_dir=JOURNAL).close()
     disk = SimulatedDisk()
     disk.make_directory(JOURNAL)
-    disk.put(JOURNAL / "1.txn", b"of somebody")
+    disk.put(JOURNAL / "1.txn", b"foreign")
     with pytest.raises(ConfigError, match=r"/fast/journal: it is not empty \(it has 1.txn\)"):
         EngineHarness(disk, journal_dir=JOURNAL)
-    assert disk.content(JOURNAL / "1.txn") == b"of somebody"
+    assert disk.content(JOURNAL / "1.txn") == b"foreign"
 
 
 @pytest.mark.covers("DIR2")

@@ -177,5 +177,5 @@ def test_a_bad_row_that_is_too_large_for_the_dead_letter_topic_is_not_lost(
         return
     total = commit_write(settings, [report], "batch write").report
     assert committed(broker, topic) == [b"v%d" % row for row in range(ROWS) if row != 10]
-    assert committed(broker, f"{topic}-dead") == [None], "without its value, of which headers tell"
+    assert committed(broker, f"{topic}-dead") == [None], "without its value, as the headers say"
     assert (total.records, total.rejected) == (ROWS - 1, 1)

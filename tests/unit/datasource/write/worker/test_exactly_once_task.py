@@ -41,7 +41,7 @@ CONFIG = producer_config({"bootstrap.servers": "localhost:1", "transaction.timeo
 
 
 class Worker:
-    """One Python worker with doubles of producers, and a clock that stands still unless a test moves it."""
+    """One Python worker with fakes of producers, and a clock that only a test moves."""
 
     def __init__(self, **of_producers: int) -> None:
         self.now = 1000.0
@@ -81,7 +81,7 @@ def batch(rows: int) -> pa.RecordBatch:
 
 
 def rows(*counts: int, before_each: Callable[[], object] = lambda: None) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of so many rows."""
+    """Yield an Arrow batch of each of these numbers of rows."""
     for count in counts:
         before_each()
         yield batch(count)

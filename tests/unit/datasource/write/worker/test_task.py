@@ -50,7 +50,7 @@ def test_large_batches_are_cut_evenly_and_no_row_is_lost() -> None:
 
 
 def test_a_batch_of_nearly_2_gib_is_not_joined_to_others() -> None:
-    """Its offsets have 32 bits, and could not reach what lies behind another batch. None of its bytes is touched here."""
+    """Its offsets have 32 bits, and could not address a batch after it. None of its bytes is read here."""
     size = (1 << 31) - 2
     values = pa.py_buffer(mmap.mmap(-1, size))
     offsets = pa.array([0, 1 << 30, size], pa.int32()).buffers()[1]
