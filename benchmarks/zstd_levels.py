@@ -119,7 +119,7 @@ KINDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "lines of an access log, made up": _access_log,
     "readings of sensors as JSON, made up": _sensors,
     "JSON with two UUIDs": _identifiers,
-    "random numbers as bytes, a word": _binary,
+    "random numbers and a text as bytes": _binary,
     "regular numbers as bytes": _regular_binary,
     "words at random": _sentences,
     "the package's source": _source,

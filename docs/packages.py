@@ -118,8 +118,8 @@ def _box(package: Package, text: list[str], left: int, top: int, width: int, hei
         f'<rect class="box" x="{left}" y="{top}" width="{width}" height="{height}" rx="4"/>',
         f'<text class="name" x="{x}" y="{y}">{escape(package.name)}</text>',
     ]
-    for number, words in enumerate(text):
-        parts.append(f'<text x="{x}" y="{y + NAME_HEIGHT + number * LINE_HEIGHT}">{escape(words)}</text>')
+    for number, part in enumerate(text):
+        parts.append(f'<text x="{x}" y="{y + NAME_HEIGHT + number * LINE_HEIGHT}">{escape(part)}</text>')
     if package.uses:
         parts.append(f'<text class="tag" x="{x}" y="{top + height - PADDING}">{", ".join(package.uses)}</text>')
     return parts

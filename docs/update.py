@@ -2,7 +2,7 @@
 the package, and the picture of the packages, docs/packages.svg, from the contracts of the imports: `make docs`. It draws those of
 docs/how_it_works.md, and brings the measured figures of docs/sizing.md up to date.
 
-The words around the tables are here; the tables are made by the package, and the pictures by docs/packages.py and docs/pictures/.
+The text around the tables is here; the tables are made by the package, and the pictures by docs/packages.py and docs/pictures/.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tests.support.read_confluent import count_rows
 PARTITIONS = 4
 KEY_BYTES = 9
 _ROWS_AT_ONCE = 50_000
-_WORDS = ("view", "search", "add_to_cart", "remove_from_cart", "checkout", "purchase", "Mozilla/5.0", "okhttp/5.1.0")
+_TERMS = ("view", "search", "add_to_cart", "remove_from_cart", "checkout", "purchase", "Mozilla/5.0", "okhttp/5.1.0")
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def _rows(first: int, count: int, scene: Scene) -> pa.RecordBatch:
         values = [(b"%d" % number).ljust(scene.value_bytes, b"x") for number in numbers]
     else:
         random = np.random.default_rng(first)
-        words = random.integers(0, len(_WORDS), (count, 4)).tolist()
-        values = [event(number, picked, scene.value_bytes) for number, picked in zip(numbers, words, strict=True)]
+        choices = random.integers(0, len(_TERMS), (count, 4)).tolist()
+        values = [event(number, picked, scene.value_bytes) for number, picked in zip(numbers, choices, strict=True)]
     partitions = np.arange(first, first + count) % PARTITIONS
     columns = {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
     return pa.record_batch(columns | {"partition": pa.array(partitions, pa.int32())})
@@ -72,6 +72,6 @@ def _rows(first: int, count: int, scene: Scene) -> pa.RecordBatch:
 
 def event(number: int, picked: list[int], size: int) -> bytes:
     """Return JSON of `size` bytes, with blanks at its end."""
-    words = ",".join(f'"{_WORDS[each]}"' for each in picked)
-    text = f'{{"id":{number},"at":{1_700_000_000_000 + number * 17},"kinds":[{words}]}}'
+    terms = ",".join(f'"{_TERMS[each]}"' for each in picked)
+    text = f'{{"id":{number},"at":{1_700_000_000_000 + number * 17},"kinds":[{terms}]}}'
     return text.encode().ljust(size, b" ")[:size]

@@ -1,7 +1,7 @@
-"""Pictures of boxes, arrows and words as SVG, which are readable on a light page and on a dark one.
+"""Pictures of boxes, arrows and texts as SVG, which are readable on a light page and on a dark one.
 
-Words are measured with the widths of DejaVu Sans, which is wider than what most browsers take in its place. A text that is wider
-than its room is an error, so no picture can be written in which a text leaves its box.
+Texts are measured with the widths of DejaVu Sans, which is wider than the fonts of most browsers. A text that is wider than its
+box is an error, so no picture can be written in which a text leaves its box.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ WIDTHS = (
 """Of the characters from space to tilde, in thousandths of the size of the font."""
 
 BOLD = 1.15
-"""How much wider bold words are, on the safe side."""
+"""Factor by which bold text is wider, on the safe side."""
 
 SIZES = {"name": 14, "head": 15, "note": 11, "step": 12}
 SIZE = 12
-"""Of all words whose kind is not in `SIZES`."""
+"""Font size of all kinds that are not in `SIZES`."""
 
 BOLD_KINDS = ("name", "head", "step")
 LINE = 16
-"""From one line of words to the next."""
+"""Pixels from one line of text to the next."""
 
 PADDING = 10
 _HEAD_LENGTH, _HEAD_WIDTH = 9, 4.5
@@ -60,36 +60,36 @@ STYLE = """
 
 
 class Written(NamedTuple):
-    """Words in a picture: where they are, and how much room they take."""
+    """A line of text in a picture, with its position and size in pixels."""
 
-    words: str
+    text: str
     left: float
     top: float
     width: float
     height: float
 
 
-def width_of(words: str, kind: str = "") -> float:
-    """Return how wide words are in a font of that kind, in pixels."""
-    thousandths = sum(WIDTHS[ord(one) - 32] if " " <= one <= "~" else 1000 for one in words)
+def width_of(text: str, kind: str = "") -> float:
+    """Return the width of a text in the font of `kind`, in pixels."""
+    thousandths = sum(WIDTHS[ord(one) - 32] if " " <= one <= "~" else 1000 for one in text)
     return thousandths / 1000 * SIZES.get(kind, SIZE) * (BOLD if kind in BOLD_KINDS else 1)
 
 
-def wrapped(words: str, room: float, kind: str = "") -> list[str]:
-    """Return words in lines that are at most `room` wide.
+def wrapped(text: str, max_width: float, kind: str = "") -> list[str]:
+    """Return a text in lines of at most `max_width` pixels.
 
     Raises:
-        ValueError: one word alone is wider.
+        ValueError: a part without a space is wider.
     """
     lines: list[str] = []
-    for word in words.split():
-        longer = f"{lines[-1]} {word}" if lines else word
-        if width_of(word, kind) > room:
-            raise ValueError(f"{word!r} is wider than {room:g}")
-        if lines and width_of(longer, kind) <= room:
+    for part in text.split():
+        longer = f"{lines[-1]} {part}" if lines else part
+        if width_of(part, kind) > max_width:
+            raise ValueError(f"{part!r} is wider than {max_width:g}")
+        if lines and width_of(longer, kind) <= max_width:
             lines[-1] = longer
         else:
-            lines.append(word)
+            lines.append(part)
     return lines
 
 
@@ -113,44 +113,46 @@ class Picture:
         place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
         self._parts.append(f'<rect class="{kind}" {place} rx="{corner:g}"/>')
 
-    def label(self, x: float, y: float, words: str, *, anchor: str = "start") -> None:
-        """Add a note that hides the lines behind it; `y` is its base line."""
-        width = width_of(words, "note")
+    def label(self, x: float, y: float, text: str, *, anchor: str = "start") -> None:
+        """Add a note that hides the lines below it; `y` is its base line."""
+        width = width_of(text, "note")
         left = x - (width / 2 if anchor == "middle" else 0)
         self.block("back", left - 3, y - 11, width + 6, 14, 2)
-        self.words(x, y, words, "note", anchor=anchor)
+        self.text(x, y, text, "note", anchor=anchor)
 
-    def words(self, x: float, y: float, words: str, kind: str = "", *, anchor: str = "start", room: float = 0) -> None:
-        """Add a line of words; `y` is its base line, and `room` how wide it may be (0: up to the edges of the picture).
+    def text(
+        self, x: float, y: float, text: str, kind: str = "", *, anchor: str = "start", max_width: float = 0
+    ) -> None:
+        """Add a line of text with the base line `y`, at most `max_width` pixels wide (0: up to the edges of the picture).
 
         Raises:
-            ValueError: there is not so much room.
+            ValueError: the text is wider.
         """
-        width, size = width_of(words, kind), SIZES.get(kind, SIZE)
+        width, size = width_of(text, kind), SIZES.get(kind, SIZE)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-        if (room and width > room) or left < 0 or left + width > self.width or y > self.height:
-            raise ValueError(f"no room for {words!r}: {width:.0f} wide from {left:.0f} on")
-        self.written.append(Written(words, left, y - size, width, size))
+        if (max_width and width > max_width) or left < 0 or left + width > self.width or y > self.height:
+            raise ValueError(f"{text!r} does not fit: {width:.0f} pixels wide from {left:.0f} on")
+        self.written.append(Written(text, left, y - size, width, size))
         kind_of, anchored = f' class="{kind}"' if kind else "", f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self._parts.append(f'<text{kind_of} x="{x:g}" y="{y:g}"{anchored}>{escape(words)}</text>')
+        self._parts.append(f'<text{kind_of} x="{x:g}" y="{y:g}"{anchored}>{escape(text)}</text>')
 
-    def lines(self, x: float, y: float, words: str, room: float, kind: str = "", *, anchor: str = "start") -> float:
-        """Add words in lines of at most `room`, the first one on the base line `y`; return that of the line below the last."""
-        for line in wrapped(words, room, kind):
-            self.words(x, y, line, kind, anchor=anchor)
+    def lines(self, x: float, y: float, text: str, max_width: float, kind: str = "", *, anchor: str = "start") -> float:
+        """Add a text in lines of at most `max_width` pixels, the first at base line `y`; return the next base line."""
+        for line in wrapped(text, max_width, kind):
+            self.text(x, y, line, kind, anchor=anchor)
             y += LINE - (kind == "note")
         return y
 
-    def box(self, kind: str, x: float, y: float, width: float, height: float, name: str, words: str = "") -> None:
-        """Add a rectangle with a name and words below it.
+    def box(self, kind: str, x: float, y: float, width: float, height: float, name: str, text: str = "") -> None:
+        """Add a rectangle with a name and a text below it.
 
         Raises:
-            ValueError: they do not fit in.
+            ValueError: they do not fit.
         """
         self.block(kind, x, y, width, height)
-        room = width - 2 * PADDING
-        self.words(x + PADDING, y + PADDING + 12, name, "name", room=room)
-        end = self.lines(x + PADDING, y + PADDING + 31, words, room) if words else y + PADDING + 12 + LINE
+        max_width = width - 2 * PADDING
+        self.text(x + PADDING, y + PADDING + 12, name, "name", max_width=max_width)
+        end = self.lines(x + PADDING, y + PADDING + 31, text, max_width) if text else y + PADDING + 12 + LINE
         if end - LINE + 6 > y + height:
             raise ValueError(f"the box {name!r} is {end - LINE + 6 - y - height:g} too low for its text")
 
@@ -175,10 +177,10 @@ class Picture:
         path = " L ".join(f"{x:g} {y:g}" for x, y in points)
         self._parts.append(f'<path class="{kind}" d="M {path}"/>')
 
-    def bracket(self, x: float, y: float, width: float, words: str) -> None:
-        """Add a bracket above something that is so wide, with words on it."""
+    def bracket(self, x: float, y: float, width: float, text: str) -> None:
+        """Add a bracket of `width` pixels with a text above it."""
         self.line((x, y), (x, y - 6), (x + width, y - 6), (x + width, y))
-        self.words(x + width / 2, y - 12, words, "note", anchor="middle")
+        self.text(x + width / 2, y - 12, text, "note", anchor="middle")
 
 
 def _before(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, float]:

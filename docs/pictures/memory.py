@@ -65,9 +65,9 @@ def _left(buffer: int) -> int:
     return LEFT + buffer * STEP
 
 
-def _named(picture: Picture, y: float, name: str, words: str) -> None:
-    picture.words(GUTTER, y, name, "head")
-    picture.lines(GUTTER, y + 18, words, 142, "note")
+def _named(picture: Picture, y: float, name: str, text: str) -> None:
+    picture.text(GUTTER, y, name, "head")
+    picture.lines(GUTTER, y + 18, text, 142, "note")
 
 
 def _zoom(picture: Picture) -> None:
@@ -85,15 +85,15 @@ def _batch(picture: Picture) -> None:
     picture.bracket(LEFT, 38, RIGHT - LEFT, f"at most batch.size: {_default('batch.size')} bytes by default")
     picture.block("free", LEFT, 42, RIGHT - LEFT, 54, 3)
     picture.block("memory", LEFT, 42, 172, 54, 3)
-    picture.words(LEFT + 10, 64, f"header, {HEADER_SIZE} bytes")
-    picture.words(LEFT + 10, 82, "producer id, sequence, CRC", "note")
+    picture.text(LEFT + 10, 64, f"header, {HEADER_SIZE} bytes")
+    picture.text(LEFT + 10, 82, "producer id, sequence, CRC", "note")
     x = LEFT + 172
     for number, width in enumerate((84, 136, 84, 84), start=1):
         picture.block("open", x, 42, width, 54, 3)
-        picture.words(x + 10, 64, f"record {number}", room=width - 14)
-        picture.words(x + 10, 82, "key, value" + (", headers" if number == 2 else ""), "note", room=width - 12)
+        picture.text(x + 10, 64, f"record {number}", max_width=width - 14)
+        picture.text(x + 10, 82, "key, value" + (", headers" if number == 2 else ""), "note", max_width=width - 12)
         x += width
-    picture.words(x + 16, 74, "room for more of its rows", "note")
+    picture.text(x + 16, 74, "room for more of its rows", "note")
 
 
 def _pool(picture: Picture) -> None:
@@ -104,43 +104,43 @@ def _pool(picture: Picture) -> None:
         picture.block("free", x, 160, BUFFER, 58, 3)
         picture.block(kind, x, 160, BUFFER * FILLED.get(at, 1), 58, 3)
         if partition:
-            picture.words(x + 8, 184, partition, room=BUFFER - 10)
-            picture.words(x + 8, 203, name, "note", room=BUFFER - 10)
+            picture.text(x + 8, 184, partition, max_width=BUFFER - 10)
+            picture.text(x + 8, 203, name, "note", max_width=BUFFER - 10)
         else:
-            picture.words(x + BUFFER / 2, 193, "free", "note", anchor="middle")
-    words = f"together buffer.memory: {_default('buffer.memory')} bytes or more, for all partitions"
-    picture.words(RIGHT, 246, words, "note", anchor="end")
+            picture.text(x + BUFFER / 2, 193, "free", "note", anchor="middle")
+    text = f"together buffer.memory: {_default('buffer.memory')} bytes or more, for all partitions"
+    picture.text(RIGHT, 246, text, "note", anchor="end")
 
 
 def _request(picture: Picture) -> None:
     _named(picture, 312, "A request", "batches of partitions that one broker leads")
     picture.block("outer", LEFT, 294, 110, 54, 3)
-    picture.words(LEFT + 10, 316, "to broker 1")
-    picture.words(LEFT + 10, 334, "acks, timeout", "note")
+    picture.text(LEFT + 10, 316, "to broker 1")
+    picture.text(LEFT + 10, 334, "acks, timeout", "note")
     for x, partition, name in ((286, "flights-0", "batch 6"), (456, "flights-2", "batch 3")):
         picture.block("flying", x, 294, 162, 54, 3)
-        picture.words(x + 10, 316, partition)
-        picture.words(x + 10, 334, f"{name}, not copied", "note")
+        picture.text(x + 10, 316, partition)
+        picture.text(x + 10, 334, f"{name}, not copied", "note")
     picture.line((LEFT, 354), (LEFT, 360), (618, 360), (618, 354))
-    words = f"at most max.request.size: {_default('max.request.size')} bytes by default"
-    picture.words(397, 376, words, "note", anchor="middle")
+    text = f"at most max.request.size: {_default('max.request.size')} bytes by default"
+    picture.text(397, 376, text, "note", anchor="middle")
     flights = _default("max.in.flight.requests.per.connection")
-    words = f"One batch of each partition that has something to send. Up to {flights} requests are on their way to a broker."
-    picture.lines(646, 312, words, RIGHT - 646)
+    text = f"One batch of each partition that has something to send. Up to {flights} requests are on their way to a broker."
+    picture.lines(646, 312, text, RIGHT - 646)
 
 
 def _life(picture: Picture) -> None:
-    picture.words(GUTTER, 428, "The life of a buffer", "head")
-    for kind, x, name, words in STATES:
+    picture.text(GUTTER, 428, "The life of a buffer", "head")
+    for kind, x, name, text in STATES:
         picture.box(kind, x, 484, 164, 62, name, "")
-        picture.words(x + 10, 531, words, room=150)
+        picture.text(x + 10, 531, text, max_width=150)
     for (_, x, _, _), (first, second) in zip(STATES, CHANGES, strict=False):
         picture.arrow((x + 164, 515), (x + 256, 515))
-        picture.words(x + 210, 491, first, "note", anchor="middle", room=88)
-        picture.words(x + 210, 505, second, "note", anchor="middle", room=88)
+        picture.text(x + 210, 491, first, "note", anchor="middle", max_width=88)
+        picture.text(x + 210, 505, second, "note", anchor="middle", max_width=88)
     picture.arrow((824, 484), (824, 448), (608, 448), (608, 484))
-    picture.words(716, 440, "to be sent again", "note", anchor="middle")
+    picture.text(716, 440, "to be sent again", "note", anchor="middle")
     picture.arrow((864, 546), (864, 586), (96, 586), (96, 546))
-    picture.words(480, 579, "acknowledged, or failed for good", "note", anchor="middle")
-    words = "No free buffer: the task waits in line, up to max.block.ms, and takes no rows from Spark meanwhile."
-    picture.words(GUTTER, 620, words)
+    picture.text(480, 579, "acknowledged, or failed for good", "note", anchor="middle")
+    text = "No free buffer: the task waits in line, up to max.block.ms, and takes no rows from Spark meanwhile."
+    picture.text(GUTTER, 620, text)

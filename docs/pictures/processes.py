@@ -33,11 +33,11 @@ def processes_picture() -> Picture:
 def _lanes(picture: Picture) -> None:
     for name, x, width in (("The driver", 10, 372), ("Each executor", 392, 372), ("Kafka", 774, 180)):
         picture.block("frame", x, 10, width, BOTTOM, 10)
-        picture.words(x + width / 2, 34, name, "head", anchor="middle")
+        picture.text(x + width / 2, 34, name, "head", anchor="middle")
     for name, x, width in (*LANES, ("brokers", *KAFKA)):
         picture.line((x + width / 2, 74), (x + width / 2, BOTTOM), kind="dashed")
         picture.block("outer", x, 46, width, 28, 5)
-        picture.words(x + width / 2, 65, name, anchor="middle", room=width)
+        picture.text(x + width / 2, 65, name, anchor="middle", max_width=width)
 
 
 def _planning(picture: Picture) -> None:

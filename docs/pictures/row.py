@@ -29,8 +29,8 @@ def row_picture() -> Picture:
     """Return the picture."""
     picture = Picture(TITLE, 960, 718)
     picture.block("frame", LEFT, 44, RIGHT - LEFT, 536, 10)
-    picture.words(LEFT + 14, 69, "A Python worker of an executor", "head")
-    picture.words(LEFT + 300, 69, "one process, one task at a time", "note")
+    picture.text(LEFT + 14, 69, "A Python worker of an executor", "head")
+    picture.text(LEFT + 300, 69, "one process, one task at a time", "note")
     picture.box("outer", 12, 112, 124, 112, "Spark's JVM", "reads the rows and hands them over as Arrow batches")
     _task_thread(picture)
     _accumulator(picture)
@@ -42,15 +42,15 @@ def row_picture() -> Picture:
 
 def _lane(picture: Picture, top: float, numbers: tuple[int, ...], boxes: tuple[tuple[str, str], ...]) -> None:
     """Add the four boxes of a thread, with their numbers."""
-    for (x, width), number, (name, words) in zip(BOXES, numbers, boxes, strict=True):
-        picture.box("plain", x, top, width, 98, name, words)
+    for (x, width), number, (name, text) in zip(BOXES, numbers, boxes, strict=True):
+        picture.box("plain", x, top, width, 98, name, text)
         picture.step(x + width - 17, top + 18, number)
 
 
 def _task_thread(picture: Picture) -> None:
     picture.block("task", LANE[0], 84, LANE[1], 150)
-    picture.words(200, 107, "Task thread", "name")
-    picture.words(304, 107, "works on whole columns: no row is ever a Python object", "note")
+    picture.text(200, 107, "Task thread", "name")
+    picture.text(304, 107, "works on whole columns: no row is ever a Python object", "note")
     _lane(
         picture,
         120,
@@ -66,23 +66,23 @@ def _task_thread(picture: Picture) -> None:
 
 def _accumulator(picture: Picture) -> None:
     picture.block("memory", LANE[0], 252, LANE[1], 162)
-    picture.words(200, 275, "Accumulator", "name")
-    picture.words(310, 275, "a queue of batches for each partition", "note")
+    picture.text(200, 275, "Accumulator", "name")
+    picture.text(310, 275, "a queue of batches for each partition", "note")
     for place, (partition, (closed, filled)) in enumerate(QUEUES.items()):
         top = 288 + place * 33
-        picture.words(200, top + 18, partition)
+        picture.text(200, top + 18, partition)
         for at in range(closed):
             picture.block("waiting", 276 + at * 92, top, 84, 26, 3)
         picture.block("free", 552, top, 84, 26, 3)
         picture.block("open", 552, top, 84 * filled, 26, 3)
-    for x, kind, words in (
+    for x, kind, text in (
         (380, "waiting", "closed"),
         (462, "open", "open"),
         (530, "flying", "in flight"),
         (614, "free", "free"),
     ):
         picture.block(kind, x, 394, 11, 11, 2)
-        picture.words(x + 16, 404, words, "note")
+        picture.text(x + 16, 404, text, "note")
     picture.box(
         "plain",
         680,
@@ -109,13 +109,13 @@ def _io_thread(picture: Picture) -> None:
             ("Answer", "ends a batch, or it is sent again"),
         ),
     )
-    picture.words(200, 560, "I/O thread", "name")
-    picture.words(292, 560, "one for each producer; owns all its connections", "note")
+    picture.text(200, 560, "I/O thread", "name")
+    picture.text(292, 560, "one for each producer; owns all its connections", "note")
 
 
 def _brokers(picture: Picture) -> None:
     picture.block("frame", 384, 624, 540, 82, 10)
-    picture.words(398, 670, "Kafka", "head")
+    picture.text(398, 670, "Kafka", "head")
     picture.box("outer", 462, 636, 222, 58, "Broker 1", "leads flights-0, flights-2")
     picture.box("outer", 696, 636, 128, 58, "Broker 2", "leads flights-1")
 
@@ -126,17 +126,17 @@ def _ways(picture: Picture) -> None:
         picture.arrow((364, y), (384, y))
         picture.arrow((548, y), (568, y))
     picture.arrow((594, 218), (594, 288))
-    picture.words(604, 247, "rows", "note")
+    picture.text(604, 247, "rows", "note")
     picture.arrow((802, 288), (802, 270), (712, 270), (712, 218))
-    picture.words(812, 278, "a free buffer", "note")
+    picture.text(812, 278, "a free buffer", "note")
     picture.arrow((318, 380), (318, 444))
-    picture.words(328, 428, "batches", "note")
+    picture.text(328, 428, "batches", "note")
     picture.arrow((620, 542), (620, 636))
     picture.arrow((726, 542), (726, 636))
-    picture.words(610, 604, "batches of several partitions", "note", anchor="end")
+    picture.text(610, 604, "batches of several partitions", "note", anchor="end")
     picture.arrow((874, 624), (874, 542))
-    picture.words(884, 604, "offsets", "note")
+    picture.text(884, 604, "offsets", "note")
     picture.arrow((844, 444), (844, 400))
-    picture.words(854, 428, "buffer back", "note")
+    picture.text(854, 428, "buffer back", "note")
     picture.arrow((844, 120), (844, 26), (74, 26), (74, 112))
-    picture.words(100, 18, "report: rows, offset ranges and metrics, for the commit on the driver", "note")
+    picture.text(100, 18, "report: rows, offset ranges and metrics, for the commit on the driver", "note")

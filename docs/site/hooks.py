@@ -1,6 +1,6 @@
 """Makes one site of docs/ and of what its pages link to: mkdocs.yml names these functions, and `make site` runs them.
 
-Pages link as GitHub wants it, by the paths of the repository. What lies in docs/ MkDocs finds by itself. A notebook, and any
+Pages link as GitHub wants it, by the paths of the repository. What lies in docs/ MkDocs finds without a list. A notebook, and any
 file or folder that a page links to, becomes a page too, so no link leaves the site: it is complete without a network.
 """
 
@@ -182,7 +182,7 @@ def labelled(html: str) -> str:
 
 
 def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
-    """Let long names of tests and options break between their words, and label the cells of tables.
+    """Let long names of tests and options break between their parts, and label the cells of tables.
 
     Notebooks, which come as HTML: move their links as well,
     list their headings, and leave out the scripts that would come from elsewhere.

@@ -32,7 +32,7 @@ def test_each_kind_of_records_has_a_line_with_all_levels(kind: str) -> None:
 
 
 def test_javas_batches_have_their_size_compressed() -> None:
-    data = zstd_levels.records("random numbers as bytes, a word", 500_000)
+    data = zstd_levels.records("random numbers and a text as bytes", 500_000)
     ratio = zstd_levels.java_ratio(data)
     piece = int(zstd_levels.JAVA_BATCH / SAFETY * ratio)
     packed = zstd_levels.packed_size(zstd_levels.JAVA_LEVEL, data[: 10 * piece], piece) / 10

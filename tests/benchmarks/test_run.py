@@ -71,7 +71,7 @@ def small_round(place: Path, parts: Sequence[str]) -> Path:
     """The page of one round of some parts with few rows."""
     page = place / "benchmarks.md"
     command = [sys.executable, "-m", "benchmarks", "--rows", "4000", "--repetitions", "1", "--warmups", "0"]
-    command += [word for part in parts for word in ("--parts", part)] + ["--out", str(page)]
+    command += [argument for part in parts for argument in ("--parts", part)] + ["--out", str(page)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return page

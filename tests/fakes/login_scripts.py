@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
     script: Script
     options: dict[str, str]
     error: type[PyProducerError]
-    words: tuple[str, ...]
+    texts: tuple[str, ...]
 
 
 REFUSALS = {

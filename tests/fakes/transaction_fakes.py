@@ -177,16 +177,16 @@ def describe(outgoing: ClientRequest) -> str:
     body = outgoing.body
     if isinstance(body, ProduceRequest):
         return "produce " + ",".join(str(batch.topic_partition.partition) for batch in outgoing.batches)
-    word = kind_of(body)
+    name = kind_of(body)
     if isinstance(body, FindCoordinatorRequest):
-        return f"{word} {'transaction' if body.key_type else 'group'}"
+        return f"{name} {'transaction' if body.key_type else 'group'}"
     if isinstance(body, InitProducerIdRequest):
-        return word if body.producer_id < 0 else f"{word} {body.producer_epoch}"
+        return name if body.producer_id < 0 else f"{name} {body.producer_epoch}"
     if isinstance(body, AddPartitionsToTxnRequest):
-        return f"{word} " + ",".join(str(number) for topic in body.v3_and_below_topics for number in topic.partitions)
+        return f"{name} " + ",".join(str(number) for topic in body.v3_and_below_topics for number in topic.partitions)
     if isinstance(body, AddOffsetsToTxnRequest | TxnOffsetCommitRequest):
-        return f"{word} {body.group_id}"
-    return word
+        return f"{name} {body.group_id}"
+    return name
 
 
 def transaction_fakes(*, implicit: bool = False, **options: Any) -> TransactionFakes:

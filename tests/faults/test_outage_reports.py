@@ -20,8 +20,8 @@ from tests.support.waiting import wait_until
 
 
 def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    def said(words: str) -> Callable[[], bool]:
-        return lambda: any(words in record.getMessage() for record in caplog.records)
+    def said(text: str) -> Callable[[], bool]:
+        return lambda: any(text in record.getMessage() for record in caplog.records)
 
     with FaultProxy() as proxy, local_broker(advertised=(proxy.host, proxy.port)) as broker:
         proxy.target = (proxy.host, broker.port)
@@ -53,9 +53,9 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
     monkeypatch.setattr(waits, "LOG_AFTER_S", 0.5)
     reported: list[str] = []
 
-    def said(words: str) -> bool:
+    def said(text: str) -> bool:
         reported[:] = [record.getMessage() for record in caplog.records if record.name == waits.__name__]
-        return any(words in each for each in reported)
+        return any(text in each for each in reported)
 
     with FaultProxy() as proxy, local_broker(advertised=(proxy.host, proxy.port)) as broker:
         proxy.target = (proxy.host, broker.port)

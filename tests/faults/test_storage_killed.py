@@ -66,7 +66,7 @@ class Doomed:
     def _lines(self, what: str) -> list[list[str]]:
         text = self._process.output.read_text()
         lines = [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
-        return [words[1:] for words in lines if words[:1] == [what]]
+        return [line[1:] for line in lines if line[:1] == [what]]
 
 
 def live(

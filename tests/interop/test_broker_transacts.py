@@ -140,7 +140,7 @@ def test_java_copies_each_record_once_with_offsets_in_its_transactions(
         "--transactional-id": "copier",
         "--transaction-size": "30",
     }
-    arguments = [word for pair in copy.items() for word in pair]
+    arguments = [argument for pair in copy.items() for argument in pair]
     run_tool(version, tmp_path, f"{tools}TransactionalMessageCopier", [*arguments, "--enable-random-aborts"], SECONDS)
     assert values(local) == [f"{number:03}" for number in range(500)]
     look = ["--bootstrap-server", local.bootstrap_servers]

@@ -25,7 +25,7 @@ class Fault(NamedTuple):
     """`begin` does it and says to whom, or None if it could not be done; `end` undoes it, if there is something to undo."""
 
     lane: str
-    words: str
+    name: str
     begin: Callable[[], str | None]
     end: Callable[[], None] | None = None
 
@@ -53,7 +53,7 @@ class Brokers:
             ("answers lost", self._swallow, self._end_swallow),
             ("leaders moved", self._move_leaders, None),
         ]
-        return [Fault("broker", words, self._chosen(begin), end) for words, begin, end in kinds]
+        return [Fault("broker", name, self._chosen(begin), end) for name, begin, end in kinds]
 
     def heal(self) -> None:
         """Wait until all nodes are there."""

@@ -151,7 +151,7 @@ class Run:
         if outcome is not None and outcome["error"]:
             reported = short_message(outcome["error"])
             self.record.reported.append((self.now, reported))
-            loud = [word for word, text in LOUD.items() if text in outcome["error"]]
+            loud = [status for status, text in LOUD.items() if text in outcome["error"]]
             if loud:
                 self.record.loud = f"{loud[0]}: {reported}"
 
@@ -268,7 +268,7 @@ class Hand:
             return
         self._active = (fault, self._run.now, said)
         self._next = self._run.now + (self._run.chance.uniform(0.5, 12) if fault.end else 0.5)
-        print(f"{self._run.now:6.1f} s  {fault.lane}: {fault.words} {said}", flush=True)
+        print(f"{self._run.now:6.1f} s  {fault.lane}: {fault.name} {said}", flush=True)
 
     def _ready(self) -> bool:
         """A driver that has not begun yet is let begin."""
@@ -288,7 +288,7 @@ class Hand:
         if fault.end:
             fault.end()
         self._run.record.faults.append(
-            (begin, self._run.now, said if fault.lane == "broker" else fault.lane, fault.words)
+            (begin, self._run.now, said if fault.lane == "broker" else fault.lane, fault.name)
         )
 
 

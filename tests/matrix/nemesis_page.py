@@ -17,7 +17,7 @@ from tests.matrix.nemesis import FOLDER, Record
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, PICTURE = DOCS / "nemesis.md", DOCS / "results" / "nemesis.svg"
-WORDS = """# The nemesis
+HEAD = """# The nemesis
 
 `python -m tests.matrix.nemesis_page` makes this page from what `make nemesis` has recorded.
 
@@ -52,10 +52,10 @@ def as_table(records: Sequence[Record]) -> str:
             record.batches,
         ]
         lines.append("| " + " | ".join(map(str, [*cells, f"{record.rows:,}", verdict])) + " |")
-    kinds = Counter(f"{words}" for record in records for _, _, _, words in record.faults)
-    reported = ", ".join(f"{words} {count}×" for words, count in kinds.most_common())
+    kinds = Counter(f"{fault}" for record in records for _, _, _, fault in record.faults)
+    reported = ", ".join(f"{fault} {count}×" for fault, count in kinds.most_common())
     verdicts = Counter(record.verdict for record in records)
-    counts = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     return "\n".join(lines) + f"\n\n{len(records)} runs: {counts}. Faults: {reported}.\n"
 
 
@@ -82,12 +82,12 @@ def draw(record: Record, path: Path) -> None:
             3, max(end - begin, 0.4), left=begin, height=0.5, color="#c9d8ee", edgecolor="#7f8ea3", linewidth=0.5
         )
     reported: set[str] = set()
-    for begin, end, lane, words in record.faults:
-        label = None if words in reported else words
-        reported.add(words)
+    for begin, end, lane, fault in record.faults:
+        label = None if fault in reported else fault
+        reported.add(fault)
         length = max(end - begin, record.seconds / 250)
         place = names.index(lane)
-        lanes.barh(place, length, left=begin, height=0.8 if place < 3 else 0.3, color=COLORS[words], label=label)
+        lanes.barh(place, length, left=begin, height=0.8 if place < 3 else 0.3, color=COLORS[fault], label=label)
     _finish_lanes(lanes, names)
     times = [moment for moment, _ in record.visible]
     counts = [count for _, count in record.visible]
@@ -112,7 +112,7 @@ def _finish_lanes(lanes: Any, names: Sequence[str]) -> None:
 def write() -> None:
     """Write the page and the picture."""
     records = load()
-    text = WORDS + as_table(records)
+    text = HEAD + as_table(records)
     if records:
         shown = max(records, key=lambda record: len(record.faults))
         draw(shown, PICTURE)

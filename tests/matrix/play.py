@@ -206,11 +206,11 @@ class Play:
 
     def _is_loud(self, error: str) -> bool:
         """Whether it has ended loudly: as it had to, or against what is promised."""
-        for word, text in LOUD.items():
+        for status, text in LOUD.items():
             if text in error:
-                if word not in self.case.loud.split(" or "):
-                    self.result.violations.append(f"{word} was not to be: {self.result.reported[-1]}")
-                self.result.loud = word
+                if status not in self.case.loud.split(" or "):
+                    self.result.violations.append(f"{status} was not to be: {self.result.reported[-1]}")
+                self.result.loud = status
                 return True
         return False
 
@@ -219,10 +219,10 @@ class Play:
         if self.result.loud != "HUNG" or self.result.violations:
             return False
         servers = ["--bootstrap-servers", self.stand.cluster.bootstrap_servers]
-        for words in (["describe", self.sink], ["repair", self.sink, "--yes"]):
-            command = [sys.executable, "-m", "spark_producer", "txn", *words, *servers]
+        for arguments in (["describe", self.sink], ["repair", self.sink, "--yes"]):
+            command = [sys.executable, "-m", "spark_producer", "txn", *arguments, *servers]
             done = subprocess.run(command, capture_output=True, text=True, timeout=CASE_SECONDS, check=False)
-            self.result.reported.append(f"{words[0]}: {done.stdout} {done.stderr}"[-400:])
+            self.result.reported.append(f"{arguments[0]}: {done.stdout} {done.stderr}"[-400:])
         return done.returncode == 0
 
     def _one_life(self, driver: Driver, number: int, deadline: float) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is mad
 FOR_PEOPLE = ("reported", "places")
 """What is kept of those results alone in which something is wrong."""
 
-WORDS = {"loud": "loud", "exact": "exact", "not reached": "not reached", "violated": "**violated**"}
+SHOWN = {"loud": "loud", "exact": "exact", "not reached": "not reached", "violated": "**violated**"}
 
 
 def load(path: Path) -> dict[str, Result]:
@@ -88,7 +88,7 @@ def as_table(results: Iterable[Result]) -> str:
         alike[" | ".join(_cell(found[column]) for column in ordered)].append(row)
     lines += [f"| {'<br>'.join(rows)} | {cells} |" for cells, rows in alike.items()]
     total = sum((counter for row in counts.values() for counter in row.values()), Counter[str]())
-    lines += ["", "; ".join(f"{WORDS[word]}: {count}" for word, count in sorted(total.items())) + "."]
+    lines += ["", "; ".join(f"{SHOWN[verdict]}: {count}" for verdict, count in sorted(total.items())) + "."]
     return "\n".join(lines) + "\n"
 
 
@@ -101,7 +101,7 @@ def as_list(results: Iterable[Result]) -> str:
     clusters: set[str] = set()
     for result in results:
         cluster, path, title, _ = result.name.split("/")
-        outcome = result.loud if result.verdict == "loud" else WORDS[result.verdict]
+        outcome = result.loud if result.verdict == "loud" else SHOWN[result.verdict]
         ends[title][cluster].append(path if outcome == "exact" else f"{path} {outcome}")
         clusters.add(cluster)
     ordered = sorted(clusters)
@@ -119,5 +119,5 @@ def _cell(found: Counter[str]) -> str:
     if found["exact"] == found.total():
         return str(found["exact"])
     text = f"{found['exact']} of {found.total()}"
-    others = [f"{count} {WORDS[word]}" for word, count in sorted(found.items()) if word != "exact"]
+    others = [f"{count} {SHOWN[verdict]}" for verdict, count in sorted(found.items()) if verdict != "exact"]
     return text + (f" ({', '.join(others)})" if others else "")

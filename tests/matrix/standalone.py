@@ -37,8 +37,8 @@ def standalone(home: Path) -> Iterator[str]:
     named = "org.apache.spark.deploy."
     with ExitStack() as stack:
 
-        def begin(log: str, *words: str) -> ChildProcess:
-            child = ChildProcess([*start, *words, "--webui-port", "0"], home / log, environment)
+        def begin(log: str, *arguments: str) -> ChildProcess:
+            child = ChildProcess([*start, *arguments, "--webui-port", "0"], home / log, environment)
             stack.callback(child.kill)
             return child
 

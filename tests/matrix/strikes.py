@@ -43,12 +43,12 @@ class Strike(NamedTuple):
 
     def do(self, victim: str) -> None:
         """Strike as `victim` says: a name, perhaps followed by a number, or several names with `, ` between them."""
-        for words in victim.split(", "):
-            name, _, number = words.rpartition(" ")
+        for strike in victim.split(", "):
+            name, _, number = strike.rpartition(" ")
             if number.isdigit():
                 WITH_NUMBER[name](self, int(number))
             else:
-                DEEDS[words](self)
+                STRIKES[strike](self)
         if self.driver.process.exit_code is None and not self.driver.answered:
             self.driver.answer()
 
@@ -196,7 +196,7 @@ class Strike(NamedTuple):
         return found
 
 
-DEEDS: dict[str, Callable[[Strike], None]] = {
+STRIKES: dict[str, Callable[[Strike], None]] = {
     "raise": Strike.fail,
     "self": Strike.kill_it,
     "driver": Strike.kill_driver,

@@ -157,11 +157,11 @@ def test_the_readers_are_asked_when_those_left_over_have_ended(
     played: Callable[[str], Play], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     case = played(f"Error: {LOUD['PARTIAL']}")
-    word = tmp_path / "go on"
-    program = f"import pathlib, time\nwhile not pathlib.Path({str(word)!r}).exists(): time.sleep(0.01)"  # a process of its own
+    answer = tmp_path / "go on"
+    program = f"import pathlib, time\nwhile not pathlib.Path({str(answer)!r}).exists(): time.sleep(0.01)"  # a process of its own
     left = subprocess.Popen([sys.executable, "-I", "-S", "-c", program])
     driver: Any = MadeUpDriver(tmp_path)
-    driver.answer = word.touch
+    driver.answer = answer.touch
     case._old_processes.append(OldProcess(driver, left.pid))
     alive = []
 

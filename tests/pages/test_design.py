@@ -29,10 +29,10 @@ MODULES = {
 
 
 @pytest.fixture(scope="module")
-def words() -> set[str]:
+def names() -> set[str]:
     """Every word of the package and of what describes it to tools."""
     sources = chain(PACKAGE.rglob("*.py"), PACKAGE.rglob("*.pyx"), [ROOT / "pyproject.toml", ROOT / "Makefile"])
-    return {word for source in sources for word in re.findall(r"\w+", source.read_text(encoding="utf-8"))}
+    return {name for source in sources for name in re.findall(r"\w+", source.read_text(encoding="utf-8"))}
 
 
 def test_the_picture_of_the_packages_is_that_of_the_contracts() -> None:
@@ -68,5 +68,5 @@ def test_every_option_of_the_design_is_there(option: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_of_the_design_is_there(name: str, words: set[str]) -> None:
-    assert set(name.split(".")) <= words
+def test_every_name_of_the_design_is_there(name: str, names: set[str]) -> None:
+    assert set(name.split(".")) <= names

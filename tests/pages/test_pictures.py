@@ -40,11 +40,11 @@ def test_a_picture_is_on_the_page(name: str) -> None:
 def test_no_texts_of_a_picture_overlap_or_leave_it(name: str) -> None:
     picture = PICTURES[name]()
     for one, other in combinations(picture.written, 2):
-        assert not overlap(one, other), f"{one.words!r} and {other.words!r}"
+        assert not overlap(one, other), f"{one.text!r} and {other.text!r}"
     for one in picture.written:
-        assert one.left >= 0, one.words
-        assert one.left + one.width <= picture.width, one.words
-        assert 0 <= one.top <= picture.height - one.height, one.words
+        assert one.left >= 0, one.text
+        assert one.left + one.width <= picture.width, one.text
+        assert 0 <= one.top <= picture.height - one.height, one.text
 
 
 @drawn
@@ -57,18 +57,18 @@ def test_everything_in_a_picture_has_a_colour_in_the_light_and_in_the_dark(name:
 
 @drawn
 def test_the_options_in_a_picture_exist(name: str) -> None:
-    written = " ".join(one.words for one in PICTURES[name]().written)
+    written = " ".join(one.text for one in PICTURES[name]().written)
     for option in re.findall(r"\b[a-z]+(?:\.[a-z]+)+\b", written):
         assert option in {*KAFKA_FIELDS, *SINK_FIELDS}
 
 
 def test_texts_that_do_not_fit_are_an_error() -> None:
     picture = Picture("a test", 200, 100)
-    picture.words(10, 20, "fits")
+    picture.text(10, 20, "fits")
     assert picture.written[0].width == width_of("fits") < 40
-    with pytest.raises(ValueError, match="no room for 'does not fit'"):
-        picture.words(180, 20, "does not fit")
-    with pytest.raises(ValueError, match="no room for 'Does not fit'"):
+    with pytest.raises(ValueError, match="'does not fit' does not fit"):
+        picture.text(180, 20, "does not fit")
+    with pytest.raises(ValueError, match="'Does not fit' does not fit"):
         picture.box("plain", 0, 0, 80, 90, "Does not fit")
     with pytest.raises(ValueError, match="too low for its text"):
         picture.box("plain", 0, 0, 120, 60, "Box", "more words than three lines of it can hold")

@@ -241,9 +241,9 @@ def test_the_commands_of_the_page_parse(capsys: pytest.CaptureFixture[str]) -> N
     ours = [line for line in commands if line.startswith("$ pyproducer")]
     assert ours
     for line in ours:
-        words = shlex.split(line, comments=True)[2:]
+        arguments = shlex.split(line, comments=True)[2:]
         with pytest.raises(SystemExit) as caught:
-            main([*words, "--help"])
+            main([*arguments, "--help"])
         assert caught.value.code == 0
         shown = capsys.readouterr().out
-        assert all(word in shown for word in words if word.startswith("--"))
+        assert all(argument in shown for argument in arguments if argument.startswith("--"))

@@ -35,10 +35,10 @@ def client_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     *preparations, start = [line.removeprefix("$ ") for line in by_hand.splitlines()]
     for command in preparations:
         subprocess.run(["bash", "-c", command], check=True, capture_output=True, timeout=SECONDS)
-    words = shlex.split(start)
-    words[words.index("--port") + 1] = "0"
+    arguments = shlex.split(start)
+    arguments[arguments.index("--port") + 1] = "0"
     broker = ChildProcess(
-        [sys.executable, "-m", "spark_producer", *words[1:]], tmp_path / "output", {"PYTHONPATH": str(ROOT)}
+        [sys.executable, "-m", "spark_producer", *arguments[1:]], tmp_path / "output", {"PYTHONPATH": str(ROOT)}
     )
     try:
         port = port_of(broker)

@@ -40,7 +40,7 @@ class Commands:
             "TMPDIR": str(home),
         }
         files = {"--tls-cert": "broker.crt", "--tls-key": "broker.key", "--users": "users"}
-        reported = [word for option, name in files.items() for word in (option, str(inputs / name))]
+        reported = [argument for option, name in files.items() for argument in (option, str(inputs / name))]
         where = ["--port", self.address.split(":")[1], "--data-dir", str(home / "data")]
         command = [*COMMAND, "broker", "--security-protocol", "SASL_SSL", *where, *reported]
         self.broker = ChildProcess(command, home / "broker.txt", self.environment)
@@ -78,9 +78,9 @@ class Commands:
                 command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **self.environment}
             )
             try:
-                while not (words := Path(f"/proc/{running.pid}/cmdline").read_bytes()):  # it is being started
+                while not (command_line := Path(f"/proc/{running.pid}/cmdline").read_bytes()):  # it is being started
                     assert running.poll() is None
-                (self.home / f"{name}.cmdline").write_bytes(words)
+                (self.home / f"{name}.cmdline").write_bytes(command_line)
                 return running.wait(SECONDS)
             finally:
                 running.kill()

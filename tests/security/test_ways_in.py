@@ -175,7 +175,7 @@ def delegation_token(secured: SecuredKafka, properties: Path) -> tuple[str, str]
     tool = "org.apache.kafka.tools.DelegationTokenCommand"
     said = secured.run_tool(tool, *arguments, "--command-config", str(properties))
     for line in said.splitlines():
-        words = line.split()
-        if f"User:{USER}" in words:
-            return words[0], words[1]
+        cells = line.split()
+        if f"User:{USER}" in cells:
+            return cells[0], cells[1]
     raise KafkaFailed(f"the tool has made no token:\n{said}")

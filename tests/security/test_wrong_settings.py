@@ -21,7 +21,7 @@ from tests.support.secured_kafka import PASSWORD, SecuredKafka
 
 def assert_named(text: str, wrong: Wrong) -> None:
     """The message names the cause, and no secret."""
-    missing = [word for word in wrong.words if not re.search(word, text, re.IGNORECASE)]
+    missing = [pattern for pattern in wrong.patterns if not re.search(pattern, text, re.IGNORECASE)]
     assert not missing, f"nothing of {missing} in: {text}"
     assert WRONG_PASSWORD not in text
     assert PASSWORD not in text

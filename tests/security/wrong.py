@@ -19,7 +19,7 @@ class Wrong:
 
     way: Way
     error: type[SecurityError]
-    words: Sequence[str]
+    patterns: Sequence[str]
     """Regular expressions, without regard to case; the message holds something for each of them."""
 
 

@@ -356,9 +356,9 @@ def test_the_commands_of_all_pages_parse(capsys: pytest.CaptureFixture[str]) -> 
     commands = [line for block in blocks("console") for line in block.splitlines() if line.startswith("$ pyproducer")]
     assert commands
     for line in commands:
-        words = shlex.split(line, comments=True)[2:]
+        arguments = shlex.split(line, comments=True)[2:]
         with pytest.raises(SystemExit) as caught:
-            main([*words, "--help"])
+            main([*arguments, "--help"])
         assert caught.value.code == 0
         shown = capsys.readouterr().out
-        assert all(word in shown for word in words if word.startswith("--"))
+        assert all(argument in shown for argument in arguments if argument.startswith("--"))

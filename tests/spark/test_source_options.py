@@ -21,7 +21,7 @@ from tests.support.jars import spark_sink_jars
 from tests.unit.config.source_texts import BAD_DURATIONS, DURATIONS, OFFSETS, REFUSED_OFFSETS, TAKEN_BY_SPARK
 from tests.unit.config.topic_patterns import NAMES, SHARED, random_patterns
 
-SERVERS, NO_RIGHTS_USER = "kafka.bootstrap.servers", "localhost:1"
+SERVERS, UNREACHABLE = "kafka.bootstrap.servers", "localhost:1"
 
 LOADS = [
     ({}, "the read has no topics: one of subscribe, subscribePattern and assign must be set"),
@@ -42,13 +42,13 @@ LOADS = [
 def test_a_bad_option_is_an_error_of_load(spark: SparkSession, way: str, options: dict[str, str], said: str) -> None:
     """No broker is asked: none listens there."""
     with pytest.raises(AnalysisException) as raised:
-        getattr(spark, way).format(FORMAT).option(SERVERS, NO_RIGHTS_USER).options(**options).load()
+        getattr(spark, way).format(FORMAT).option(SERVERS, UNREACHABLE).options(**options).load()
     assert said in short_message(str(raised.value))
 
 
 @pytest.mark.covers("RD2")
 def test_what_is_wrong_in_a_batch_alone_is_an_error_of_its_plan(spark: SparkSession) -> None:
-    options = {SERVERS: NO_RIGHTS_USER, "subscribe": "orders", "startingOffsets": "latest"}
+    options = {SERVERS: UNREACHABLE, "subscribe": "orders", "startingOffsets": "latest"}
     with pytest.raises(PySparkException) as raised:
         spark.read.format(FORMAT).options(**options).load().collect()
     assert "startingOffsets cannot be latest: a batch that starts there" in short_message(str(raised.value))
@@ -56,7 +56,7 @@ def test_what_is_wrong_in_a_batch_alone_is_an_error_of_its_plan(spark: SparkSess
 
 @pytest.mark.covers("RD2")
 def test_what_is_wrong_in_a_stream_alone_fails_its_start(spark: SparkSession, tmp_path: Path) -> None:
-    options = {SERVERS: NO_RIGHTS_USER, "subscribe": "orders", "endingOffsets": "latest"}
+    options = {SERVERS: UNREACHABLE, "subscribe": "orders", "endingOffsets": "latest"}
     stream = spark.readStream.format(FORMAT).options(**options).load()
     with pytest.raises(PySparkException) as raised:
         stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start().processAllAvailable()

@@ -30,7 +30,7 @@ from tests.support.proxy import FaultProxy
 
 USER, PASSWORD = "app", "app-pw-5c1b"
 """May do everything, with every mechanism."""
-NO_RIGHTS_USER, NO_RIGHTS_PASSWORD = "nobody", "nobody-pw-90aa"
+NO_RIGHTS_USER, NO_RIGHTS_PASSWORD = "norights", "norights-pw-90aa"
 """Logs in with every mechanism, and may do nothing until `allow`."""
 REAUTHENTICATION_MS = 3000
 SCRAM_ITERATIONS = 4096

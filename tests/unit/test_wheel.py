@@ -154,8 +154,8 @@ def test_where_the_compiler_fails_the_wheel_is_made_and_says_so_when_it_is_used(
 @pytest.mark.slow
 def test_the_help_of_an_installed_wheel_says_where_the_pages_are(wheel: Wheel, tmp_path: Path) -> None:
     installed = install(wheel, tmp_path / "installed")
-    words = (sys.executable, "-P", "-m", "spark_producer", "txn", "--help")
-    *_, line = run(*words, cwd=tmp_path, PYTHONPATH=str(installed), COLUMNS="500").splitlines()
+    command = (sys.executable, "-P", "-m", "spark_producer", "txn", "--help")
+    *_, line = run(*command, cwd=tmp_path, PYTHONPATH=str(installed), COLUMNS="500").splitlines()
     assert line == f"The pages docs/… are in {installed / 'share' / 'doc' / 'pyproducer'}."
 
 

@@ -326,8 +326,8 @@ def test_a_refusal_ends_every_wait_at_once(refusal: Refusal, call: str) -> None:
             ask = (lambda: client.metadata([])) if call == "metadata" else (lambda: client.wait_for_topic("t"))
             with pytest.raises(refusal.error) as caught:
                 ask()
-        for word in (*refusal.words, f"127.0.0.1:{server.port}"):
-            assert word in str(caught.value)
+        for text in (*refusal.texts, f"127.0.0.1:{server.port}"):
+            assert text in str(caught.value)
         assert server.accepted <= 3
 
 

@@ -257,11 +257,11 @@ def test_tail_says_what_an_open_transaction_holds_back(
 ) -> None:
     write_transactions(tmp_path, "t")
     with LocalBroker(tmp_path) as broker:
-        words = ["tail", "t", "--bootstrap-servers", broker.bootstrap_servers, "--from-beginning", *more]
-        assert main(words) == 0
+        arguments = ["tail", "t", "--bootstrap-servers", broker.bootstrap_servers, "--from-beginning", *more]
+        assert main(arguments) == 0
         shown = capsys.readouterr()
         assert (len(shown.out.splitlines()), shown.err) == (10, ""), "who sees everything is not held back"
-        assert main([*words, "--isolation-level", "read_committed"]) == 0
+        assert main([*arguments, "--isolation-level", "read_committed"]) == 0
         shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 6
     assert shown.err == (
@@ -366,8 +366,8 @@ def test_tail_suggests_a_similar_topic_while_it_waits(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedded_broker.create_topic(topic, 1)
-    words = ["tail", f"{topic}s", "--bootstrap-servers", embedded_broker.bootstrap_servers, "--timeout", "1"]
-    assert main(words) == 1
+    arguments = ["tail", f"{topic}s", "--bootstrap-servers", embedded_broker.bootstrap_servers, "--timeout", "1"]
+    assert main(arguments) == 1
     waits, error = capsys.readouterr().err.splitlines()
     assert waits.endswith(f"Did you mean {topic!r}?")
     assert f"did you mean {topic!r}?" in error

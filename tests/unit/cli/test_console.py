@@ -57,9 +57,9 @@ def test_a_question_without_a_terminal_is_one_error() -> None:
         assert message.startswith("pyproducer: ")
 
 
-@pytest.mark.parametrize("words", ["--help", "tail --help", "options"])
-def test_every_page_is_shown_in_ascii_too(words: str) -> None:
-    code, shown, message = shell(f"pyproducer {words}", PYTHONIOENCODING="ascii", COLUMNS="1")
+@pytest.mark.parametrize("arguments", ["--help", "tail --help", "options"])
+def test_every_page_is_shown_in_ascii_too(arguments: str) -> None:
+    code, shown, message = shell(f"pyproducer {arguments}", PYTHONIOENCODING="ascii", COLUMNS="1")
     assert (code, message) == (0, "")
     assert shown.isascii()
 
@@ -68,9 +68,9 @@ def test_help_and_errors_of_arguments_load_neither_arrow_nor_pandas() -> None:
     """A user waits for them. All commands together load most of the package, which takes a second of CPU time."""
     program = "import sys\nfrom spark_producer.cli.entry import main\n"
     program += "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    print(*sorted(sys.modules), file=sys.stderr)"
-    for words in (["--help"], ["nonsense"], ["tail", "--offset"]):
+    for arguments in (["--help"], ["nonsense"], ["tail", "--offset"]):
         done = subprocess.run(
-            [sys.executable, "-c", program, *words],
+            [sys.executable, "-c", program, *arguments],
             capture_output=True,
             text=True,
             timeout=DEADLINE,
@@ -80,7 +80,7 @@ def test_help_and_errors_of_arguments_load_neither_arrow_nor_pandas() -> None:
         loaded = set(done.stderr.splitlines()[-1].split())
         assert "spark_producer.cli.entry" in loaded
         assert loaded & {"pandas", "spark_producer.broker"} == set()
-        assert words[0] == "tail" or loaded & HEAVY == set()
+        assert arguments[0] == "tail" or loaded & HEAVY == set()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

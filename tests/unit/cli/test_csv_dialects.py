@@ -199,7 +199,7 @@ def test_other_quotes_and_none(tmp_path: Path) -> None:
 
 @pytest.mark.covers("COM24")
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["--quote", "none", "--escape", "\\"], "--escape is for quoted cells"),
         (["--delimiter", "\\", "--dialect", "spark"], "must be different characters"),
@@ -207,10 +207,10 @@ def test_other_quotes_and_none(tmp_path: Path) -> None:
     ],
 )
 def test_characters_that_contradict_each_other(
-    tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,2\n")
-    assert main(["write", str(tmp_path / "x.csv"), "t", *words, *UNREACHABLE]) == 1
+    assert main(["write", str(tmp_path / "x.csv"), "t", *arguments, *UNREACHABLE]) == 1
     assert message in capsys.readouterr().err
 
 
@@ -219,8 +219,13 @@ def test_characters_that_contradict_each_other(
 def test_the_dialect_is_an_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is read with it; only then is the broker asked, which is not there."""
     (tmp_path / "x.csv").write_bytes(b'a,b\n"5\\"",2\n')
-    for words in (["--dialect", "spark"], ["--escape", "\\"], ["--quote", "none"], ["--quote", '"', "--escape", "\\"]):
-        assert main(["write", str(tmp_path / "x.csv"), "t", *words, *UNREACHABLE]) == 1
+    for arguments in (
+        ["--dialect", "spark"],
+        ["--escape", "\\"],
+        ["--quote", "none"],
+        ["--quote", '"', "--escape", "\\"],
+    ):
+        assert main(["write", str(tmp_path / "x.csv"), "t", *arguments, *UNREACHABLE]) == 1
         assert "csv" not in capsys.readouterr().err
     assert main(["write", str(tmp_path / "x.csv"), "t", "--escape", '"', *UNREACHABLE]) == 1
     assert "cannot be read as csv: row 1: a quote is never closed" in capsys.readouterr().err

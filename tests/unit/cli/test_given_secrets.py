@@ -35,7 +35,7 @@ def test_a_secret_among_the_arguments_is_not_repeated(
 ) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a": 1}\n')
     file = str(tmp_path / "a.json")
-    for words in (
+    for arguments in (
         ["write", file, "t", "--option", given],
         ["write", file, "t", f"--option={given}"],
         ["write", "--option", given, file, "t"],
@@ -52,13 +52,13 @@ def test_a_secret_among_the_arguments_is_not_repeated(
         [given],
     ):
         try:
-            code: object = main(words)
+            code: object = main(arguments)
         except SystemExit as ended:
             code = ended.code
         shown = capsys.readouterr()
         assert code in (1, 2)
-        assert shown.err, words
-        assert SECRET not in shown.err + shown.out, words
+        assert shown.err, arguments
+        assert SECRET not in shown.err + shown.out, arguments
 
 
 @pytest.mark.parametrize("flag", ["--password", "--sasl.password", "--sasl-password", "--token", "--pasword"])
@@ -87,8 +87,15 @@ def test_a_file_of_config_with_a_misspelt_secret_is_not_repeated(
 ) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a": 1}\n')
     (tmp_path / "c.properties").write_text(lines, encoding="utf-8")
-    words = ["write", str(tmp_path / "a.json"), "t", "--command-config", str(tmp_path / "c.properties"), *UNREACHABLE]
-    assert main(words) == 1
+    arguments = [
+        "write",
+        str(tmp_path / "a.json"),
+        "t",
+        "--command-config",
+        str(tmp_path / "c.properties"),
+        *UNREACHABLE,
+    ]
+    assert main(arguments) == 1
     shown = capsys.readouterr()
     assert SECRET not in shown.err + shown.out
 

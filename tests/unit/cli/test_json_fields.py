@@ -80,8 +80,8 @@ def test_what_is_taken_out_of_a_line_keeps_its_bytes(
 def test_two_long_decimals_are_two_keys(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.json").write_bytes(b'{"id": 12345678901234567.891}\n{"id": 12345678901234567.892}\n')
-    words = ["write", str(tmp_path / "x.json"), topic, "--key", "id"]
-    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
+    arguments = ["write", str(tmp_path / "x.json"), topic, "--key", "id"]
+    assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
     found = [row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)]
     assert found == [b"12345678901234567.891", b"12345678901234567.892"]
 
@@ -153,8 +153,8 @@ def test_a_field_that_only_later_lines_of_stdin_have(
 ) -> None:
     embedded_broker.create_topic(topic, 1)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"a": 1}\n{"id": 7}\n')))
-    words = ["write", "-", topic, "--format", "json", "--key", "id"]
-    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
+    arguments = ["write", "-", topic, "--format", "json", "--key", "id"]
+    assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
     assert [row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [None, b"7"]
 
 

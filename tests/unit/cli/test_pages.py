@@ -33,10 +33,10 @@ def test_pages_of_a_checkout_of_an_environment_and_beside_the_package(tmp_path: 
     assert find_pages() == ROOT / "docs"
 
 
-@pytest.mark.parametrize("words", [["txn", "--help"], ["tail", "--help"], ["options"]])
-def test_who_reads_of_pages_learns_where_they_are(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", [["txn", "--help"], ["tail", "--help"], ["options"]])
+def test_who_reads_of_pages_learns_where_they_are(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.suppress(SystemExit):
-        main(words)
+        main(arguments)
     message = capsys.readouterr().out
     assert "docs/" in message
     assert message.endswith(f"The pages docs/… are in {ROOT / 'docs'}.\n")

@@ -103,12 +103,12 @@ LEFT = {
 
 @pytest.mark.parametrize("kind", LEFT)
 def test_types_that_parquet_keeps_in_another_form_are_refused(tmp_path: Path, kind: str) -> None:
-    words = rf"rows.parquet, column 'v' cannot be written: it has Spark's type {kind}, .*: cast it to string in Spark"
-    with pytest.raises(SchemaError, match=words):
+    message = rf"rows.parquet, column 'v' cannot be written: it has Spark's type {kind}, .*: cast it to string in Spark"
+    with pytest.raises(SchemaError, match=message):
         written(tmp_path, spark_table(LEFT[kind], kind))
     nested = spark_table(pa.array([[each] for each in LEFT[kind].to_pylist()], pa.list_(LEFT[kind].type)),
                          {"type": "array", "elementType": kind})  # fmt: skip
-    with pytest.raises(SchemaError, match=words):
+    with pytest.raises(SchemaError, match=message):
         written(tmp_path, nested, value="v")
     assert written(tmp_path, nested, value="id") == ["1"]
 

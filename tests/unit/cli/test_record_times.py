@@ -82,8 +82,8 @@ def test_times_with_nine_digits_of_a_file(embedded_broker: LocalBroker, topic: s
     (tmp_path / "x.jsonl").write_bytes(
         b'{"at": "2013-01-01T05:17:00.007999999Z"}\n{"at": "2013-01-01T05:17:00.1234567Z"}'
     )
-    words = ["write", "--timestamp", "at", str(tmp_path / "x.jsonl"), topic]
-    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
+    arguments = ["write", "--timestamp", "at", str(tmp_path / "x.jsonl"), topic]
+    assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
     found = [row.timestamp_ms for row in read_topic(embedded_broker.bootstrap_servers, topic)]
     assert found == [SECOND * 1000 + 7, SECOND * 1000 + 123]
 

@@ -62,9 +62,9 @@ def test_an_old_name_does_what_the_new_one_does(
 def test_the_help_has_the_new_name_alone(command: str, old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([*command.split(), "--help"])
-    words = capsys.readouterr().out.replace("[", " ").split()
-    assert new in words
-    assert old not in words
+    shown = capsys.readouterr().out.replace("[", " ").split()
+    assert new in shown
+    assert old not in shown
 
 
 def test_an_old_name_that_is_given_twice_warns_once(capsys: pytest.CaptureFixture[str]) -> None:

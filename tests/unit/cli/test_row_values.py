@@ -19,12 +19,12 @@ def values(*, first: int = 0, keep_nulls: bool = False, **columns: Any) -> RowVa
 
 def test_headers_have_a_value_for_each_row_in_their_order() -> None:
     batch = values(
-        word=pa.array(["a", None]).dictionary_encode(),
+        text=pa.array(["a", None]).dictionary_encode(),
         number=pa.array([1e10, None]),
         raw=pa.array([b"\xff", b""]),
         tags=pa.array([[("x", 1)], None], MAP),
     )
-    headers = batch.headers({"Trace": "word", "trace": "number", "raw": "raw", "tags": "tags"})
+    headers = batch.headers({"Trace": "text", "trace": "number", "raw": "raw", "tags": "tags"})
     headers.validate(full=True)
     first, second = headers.to_pylist()
     assert [(one["key"], one["value"]) for one in first] == [

@@ -49,7 +49,7 @@ def test_a_broker_with_tls_and_users(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--security-protocol", "SASL_SSL"], "SASL_SSL needs a certificate"),
         (["--users", "{home}/users"], "of no use with PLAINTEXT"),
@@ -60,11 +60,11 @@ def test_a_broker_with_tls_and_users(home: Path) -> None:
     ],
 )
 def test_wrong_settings_are_one_line_without_a_secret(
-    home: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    home: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main(["broker", "--port", "0", *(argument.format(home=home) for argument in arguments)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert words in line
+    assert message in line
     assert "canary" not in line
 
 

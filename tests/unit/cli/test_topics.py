@@ -16,8 +16,8 @@ from spark_producer.cli.entry import main
 from spark_producer.cli.progress import ProgressBar
 
 
-def run(broker: LocalBroker, *words: str) -> int:
-    return main([*words, "--bootstrap-servers", broker.bootstrap_servers])
+def run(broker: LocalBroker, *arguments: str) -> int:
+    return main([*arguments, "--bootstrap-servers", broker.bootstrap_servers])
 
 
 def test_topics_are_created_described_listed_and_deleted(
@@ -83,14 +83,14 @@ def test_a_topic_that_is_not_there_is_one_error(
     assert len(message.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [["tail", "--until-end"], ["topics", "describe"], ["topics", "delete"]])
+@pytest.mark.parametrize("arguments", [["tail", "--until-end"], ["topics", "describe"], ["topics", "delete"]])
 def test_a_mistyped_topic_suggests_a_similar_one(
-    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], words: list[str]
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     """A delete asks nothing then, and nothing is gone, though the first topic is there."""
     embedded_broker.create_topic(topic, 1)
-    more = [topic] if "delete" in words else []
-    assert run(embedded_broker, *words, *more, f"{topic}s") == 1
+    more = [topic] if "delete" in arguments else []
+    assert run(embedded_broker, *arguments, *more, f"{topic}s") == 1
     message = capsys.readouterr()
     assert message.out == ""
     (line,) = message.err.splitlines()
@@ -235,7 +235,7 @@ def test_an_error_has_a_line_of_its_own_below_a_bar(
     file = tmp_path / "rows.json"
     file.write_text('{"a": 1}\n' * 20_000 + "no JSON\n", encoding="utf-8")
     monkeypatch.setattr("sys.stderr", message := Ascii())
-    assert run(embedded_broker, *(word.format(file=file, topic=topic) for word in command)) == 1
+    assert run(embedded_broker, *(argument.format(file=file, topic=topic) for argument in command)) == 1
     bars, *complaints = message.getvalue().split("pyproducer: ")
     assert bars.endswith("%\x1b[K\r\x1b[K") or bars.endswith("rows\x1b[K\r\x1b[K")
     assert complaints
@@ -243,14 +243,14 @@ def test_an_error_has_a_line_of_its_own_below_a_bar(
 
 
 def test_no_number_is_too_long_to_be_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (
+    for arguments in (
         ["tail", "t", "--offset", "9" * 30],
         ["tail", "t", "--offset", "--5"],
         ["tail", "t", "--timeout", "9" * 5000],
         ["topics", "create", "t", "--partitions", "-1"],
     ):
         with pytest.raises(SystemExit) as ended:
-            main(words)
+            main(arguments)
         assert ended.value.code == 2
         message = capsys.readouterr().err.splitlines()[-1]
         assert "expected a whole number from " in message or "expected one argument" in message

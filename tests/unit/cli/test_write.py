@@ -59,8 +59,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 
 def write(broker: LocalBroker, topic: str, *arguments: object) -> int:
-    words = [str(word) for word in arguments]
-    return main(["write", *words, topic, "--bootstrap-servers", broker.bootstrap_servers])
+    texts = [str(each) for each in arguments]
+    return main(["write", *texts, topic, "--bootstrap-servers", broker.bootstrap_servers])
 
 
 def records(broker: LocalBroker, topic: str) -> list[Row]:
@@ -247,9 +247,9 @@ def test_producer_config_suggests_only_what_it_takes(
     assert "'kafka." not in line
 
 
-@pytest.mark.parametrize("word", ["sasl.password hunter2", "sasl.password: hunter2", " hunter2", "=hunter2"])
-def test_a_setting_that_is_mistyped_is_not_shown(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["write", "-", "t", "--producer-config", word]) == 1
+@pytest.mark.parametrize("setting", ["sasl.password hunter2", "sasl.password: hunter2", " hunter2", "=hunter2"])
+def test_a_setting_that_is_mistyped_is_not_shown(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["write", "-", "t", "--producer-config", setting]) == 1
     assert capsys.readouterr().err == "pyproducer: --producer-config takes NAME=VALUE\n"
     assert main(["write", "-", "t", "--producer-config", "acks"]) == 1
     assert capsys.readouterr().err == "pyproducer: --producer-config takes NAME=VALUE, not 'acks' alone\n"
@@ -283,8 +283,8 @@ def test_an_unknown_topic_ends_the_command_within_seconds_with_a_suggestion(
     parquet.write_table(FLIGHTS, path)
     with LocalBroker(auto_create_topics=False) as broker:
         broker.create_topic("flights")
-        words = ["write", str(path)] if command == "write" else ["bench"]
-        assert main([*words, "flihgts", "--bootstrap-servers", broker.bootstrap_servers]) == 1
+        arguments = ["write", str(path)] if command == "write" else ["bench"]
+        assert main([*arguments, "flihgts", "--bootstrap-servers", broker.bootstrap_servers]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'flihgts'" in line
     assert "correct the name (did you mean 'flights'?)" in line

@@ -69,8 +69,8 @@ def test_a_key_of_zeros_and_a_text_far_down(embedded_broker: LocalBroker, topic:
     """Types were guessed from the first MiB: 007 became 7, and a later text ended a write that was half done."""
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"id,n\n" + b"007,1\n" * 400_000 + b"008,many\n"))
-    words = ["write", str(tmp_path / "x.csv.gz"), topic, "--key", "id", "--value", "n"]
-    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
+    arguments = ["write", str(tmp_path / "x.csv.gz"), topic, "--key", "id", "--value", "n"]
+    assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
     rows = read_topic(embedded_broker.bootstrap_servers, topic)
     assert len(rows) == 400_001
     assert {(row.key, row.value) for row in rows} == {(b"007", b"1"), (b"008", b"many")}
@@ -109,8 +109,8 @@ def test_arguments_for_the_form(embedded_broker: LocalBroker, topic: str, monkey
     for given in ("a\tb\n01\tx\n", "a;b\n01;x\n"):
         delimiter = "tab" if "\t" in given else ";"
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
-        words = ["write", "-", topic, "--format", "csv", "--delimiter", delimiter, "--infer-types"]
-        assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
+        arguments = ["write", "-", topic, "--format", "csv", "--delimiter", delimiter, "--infer-types"]
+        assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
     assert [row.value for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [b'{"a":1,"b":"x"}'] * 2
 
 
@@ -122,9 +122,9 @@ def test_the_form_of_a_csv_without_one_and_delimiters_that_are_none(
     for more in (["--delimiter", ";"], ["--infer-types"]):
         assert main(["write", str(tmp_path / "x.txt"), "t", *more, *UNREACHABLE]) == 1
         assert f"{more[0]} is for CSV, and no file is a CSV" in capsys.readouterr().err
-    for word in ("", ";;", '"', "\n", "ä"):
+    for delimiter in ("", ";;", '"', "\n", "ä"):
         with pytest.raises(SystemExit, match="2"):
-            main(["write", str(tmp_path / "x.txt"), "t", "--format", "csv", "--delimiter", word, *UNREACHABLE])
+            main(["write", str(tmp_path / "x.txt"), "t", "--format", "csv", "--delimiter", delimiter, *UNREACHABLE])
         assert "an ASCII character that is not a quote or line end, or tab" in capsys.readouterr().err
 
 
@@ -173,8 +173,8 @@ def test_a_bad_row_far_down_is_named(
 ) -> None:
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.csv").write_bytes(b"a,b\n" + b"1,2\n" * 5_000_000 + b"3\n")
-    words = ["write", str(tmp_path / "x.csv"), topic, "--value", "a"]
-    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    arguments = ["write", str(tmp_path / "x.csv"), topic, "--value", "a"]
+    assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
     assert "x.csv: CSV parse error: Row #5000001: Expected 2 columns, got 1: 3" in capsys.readouterr().err
 
 
@@ -187,8 +187,8 @@ def test_a_cell_that_is_no_time_or_partition_is_named(
 ) -> None:
     embedded_broker.create_topic(topic, 1)
     (tmp_path / "x.csv").write_bytes(b"a,c\n" + b"x,0\n" * 25_000 + f"x,{cell}\n".encode())
-    words = ["write", str(tmp_path / "x.csv"), topic, "--value", "a", f"--{column}", "c"]
-    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    arguments = ["write", str(tmp_path / "x.csv"), topic, "--value", "a", f"--{column}", "c"]
+    assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
     _, message = capsys.readouterr().err.splitlines()
     assert "x.csv: row 25001, column 'c': " in message
     assert repr(cell) in message
@@ -237,8 +237,8 @@ def test_a_row_that_the_producer_refuses_is_named_by_its_file(
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_bytes(b"n,c\n" + b"1,0\n" * 5)
     Path("b.csv").write_bytes(f"n,c\n1,0\n1,0\n1,{cell}\n1,0\n".encode())
-    words = ["write", "a.csv", "b.csv", topic, "--value", "n", f"--{column}", "c"]
-    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    arguments = ["write", "a.csv", "b.csv", topic, "--value", "n", f"--{column}", "c"]
+    assert main([*arguments, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
     assert message in line
     assert "of the task" not in line

@@ -143,8 +143,8 @@ def test_an_arrow_file_that_is_cut_off_while_it_is_read(
 def test_numbers_that_no_column_can_hold_are_texts(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     path = tmp_path / "large.json"
     path.write_bytes(b'{"a": 1}\n{"a": ' + b"9" * 50 + b"}\n")
-    words = ["write", str(path), topic, "--key", "a", "--bootstrap-servers", embedded_broker.bootstrap_servers]
-    assert main(words) == 0
+    arguments = ["write", str(path), topic, "--key", "a", "--bootstrap-servers", embedded_broker.bootstrap_servers]
+    assert main(arguments) == 0
     assert {row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)} == {b"1", b"9" * 50}
 
 
@@ -369,6 +369,6 @@ def test_lines_of_utf16_from_stdin_are_refused(
 @pytest.mark.covers("COM24")
 def test_a_header_that_is_given_twice_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,2\n")
-    words = ["write", str(tmp_path / "x.csv"), "t", "--header", "h=a", "--header", "h=b"]
-    assert main([*words, "--bootstrap-servers", "127.0.0.1:1"]) == 1
+    arguments = ["write", str(tmp_path / "x.csv"), "t", "--header", "h=a", "--header", "h=b"]
+    assert main([*arguments, "--bootstrap-servers", "127.0.0.1:1"]) == 1
     assert "--header has 'h' twice" in capsys.readouterr().err

@@ -193,8 +193,8 @@ def test_the_error_of_a_broker_is_raised_by_the_writer_at_once(refusal: Refusal)
         for writer in (made.writer, made.streamWriter):
             with pytest.raises(refusal.error) as caught:
                 writer(VALUE, False)
-            for word in (*refusal.words, f"127.0.0.1:{server.port}"):
-                assert word in str(caught.value)
+            for text in (*refusal.texts, f"127.0.0.1:{server.port}"):
+                assert text in str(caught.value)
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

@@ -33,28 +33,28 @@ MAX_SHOWN = 4 * MAX_LENGTH + 500
 """The characters of a few texts of others with our own words around."""
 
 
-def of_error(word: str) -> str:
-    return str(broker_error(42, "topic 't'", word))
+def of_error(text: str) -> str:
+    return str(broker_error(42, "topic 't'", text))
 
 
-def of_bar(word: str) -> str:
-    return progress.ProgressBar(word, 3)._label
+def of_bar(text: str) -> str:
+    return progress.ProgressBar(text, 3)._label
 
 
-def of_topic(word: str) -> str:
-    return "".join(topics._lines(TopicPage(word, (PartitionRow(0, 1, (1,), (1,), 0, 9),), {word: word})))
+def of_topic(text: str) -> str:
+    return "".join(topics._lines(TopicPage(text, (PartitionRow(0, 1, (1,), (1,), 0, 9),), {text: text})))
 
 
-def of_label(word: str) -> str:
+def of_label(text: str) -> str:
     meaning = MetricDescription("text", MetricType.GAUGE)
-    page = metrics_page([MetricReading("name", 1, meaning, (("topic", word),))])
+    page = metrics_page([MetricReading("name", 1, meaning, (("topic", text),))])
     assert len(page.splitlines()) == 3
     return page.replace("\n", "")
 
 
-def of_resolver(word: str) -> str:
+def of_resolver(text: str) -> str:
     with pytest.raises(Exception, match="cannot resolve") as refused:
-        resolve(word, 9092)
+        resolve(text, 9092)
     return str(refused.value)
 
 
@@ -63,8 +63,8 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "a bar": of_bar,
     "topics describe": of_topic,
     "a label of the metrics": of_label,
-    "a finding": lambda word: line(Finding("brokers", FindingState.FAILED, of_error(word), "look")).replace("\n", ""),
-    "partitions": lambda word: format_partitions([TopicPartition(word, 0)]),
+    "a finding": lambda text: line(Finding("brokers", FindingState.FAILED, of_error(text), "look")).replace("\n", ""),
+    "partitions": lambda text: format_partitions([TopicPartition(text, 0)]),
 }
 
 
@@ -79,11 +79,11 @@ def test_a_text_of_a_peer_is_escaped_and_cut(shown: Callable[[str], str]) -> Non
 @pytest.mark.parametrize(
     "shown",
     [
-        lambda word: format_address(word, 9092),
-        lambda word: str(BrokerError(f"topic {word} of {word}", code=3)),
-        lambda word: describe(WriteReport(ranges={(word, 0): OffsetRange(0, 1, 2)})).replace("\n", ""),
-        lambda word: format_record(0, ConsumerRecord(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
-        lambda word: record_json(0, ConsumerRecord(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
+        lambda text: format_address(text, 9092),
+        lambda text: str(BrokerError(f"topic {text} of {text}", code=3)),
+        lambda text: describe(WriteReport(ranges={(text, 0): OffsetRange(0, 1, 2)})).replace("\n", ""),
+        lambda text: format_record(0, ConsumerRecord(0, 0, text.encode("utf-8", "replace"), b"v", ((text, None),))),
+        lambda text: record_json(0, ConsumerRecord(0, 0, text.encode("utf-8", "replace"), b"v", ((text, None),))),
     ],
     ids=["address", "error", "report", "tail", "tail --json"],
 )

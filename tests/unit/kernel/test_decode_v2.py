@@ -24,7 +24,7 @@ Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
 
 def varint(value: int, width: int = 0) -> bytes:
-    """Zigzag; with `width`, in at least so many bytes, which every reader accepts although no writer does it."""
+    """Zigzag; with `width`, in at least `width` bytes, which every reader accepts although no writer does it."""
     rest, out = (value << 1) ^ (value >> 63), bytearray()
     while rest >= 0x80 or len(out) + 1 < width:
         out.append(rest & 0x7F | 0x80)

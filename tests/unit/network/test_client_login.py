@@ -131,14 +131,14 @@ def test_a_wrong_password_ends_every_wait_at_once(drive: Drive) -> None:
         assert server.accepted == 1
         assert isinstance(error, AuthenticationFailed)
         assert error.fatal
-        for word in (
+        for text in (
             f"127.0.0.1:{server.port}",
             "'app'",
             "PLAIN",
             "Invalid username or password",
             "kafka.sasl.password",
         ):
-            assert word in str(error)
+            assert text in str(error)
 
 
 @pytest.mark.covers("SEC24")

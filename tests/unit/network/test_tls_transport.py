@@ -347,10 +347,10 @@ def test_a_reset_before_the_first_response_may_be_a_rejection_whose_alert_was_lo
 ) -> None:
     transport, peer = connect(tls_way(certificates), listener, SETTINGS)
     reset(peer)
-    words = (
+    message = (
         "broke: .* after the TLS handshake and before the first response: the broker may require a client certificate"
     )
-    with pytest.raises(ConnectionFailed, match=words) as raised:
+    with pytest.raises(ConnectionFailed, match=message) as raised:
         received(transport, memoryview(bytearray(10)))
     assert vars(raised.value) == {"errno": errno.ECONNRESET}
     transport.close()

@@ -221,7 +221,7 @@ def test_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it_is_r
         call()
     call(10.0) if name != "begin" else call()
     assert state_of(producer) is (TxnState.IN_TRANSACTION if name == "begin" else TxnState.READY)
-    assert [word for word in cluster.names if word in ("commit", "abort")] == ([] if name == "begin" else [name])
+    assert [each for each in cluster.names if each in ("commit", "abort")] == ([] if name == "begin" else [name])
 
 
 @pytest.mark.covers("TM16")

@@ -27,8 +27,8 @@ def test_a_wait_for_a_topic_fails(refusal: Refusal) -> None:
         producer = Producer({"bootstrap.servers": f"127.0.0.1:{server.port}", **PATIENT, **refusal.options})
         with pytest.raises(refusal.error) as caught:
             Runner(lambda: producer.send("t", "x")).result()
-        for word in (*refusal.words, f"127.0.0.1:{server.port}"):
-            assert word in str(caught.value)
+        for text in (*refusal.texts, f"127.0.0.1:{server.port}"):
+            assert text in str(caught.value)
         again = pickle.loads(pickle.dumps(caught.value))
         assert (type(again), str(again)) == (refusal.error, str(caught.value))
         assert PASSWORD not in repr(caught.value)

@@ -133,7 +133,7 @@ def test_types_that_avro_does_not_have_name_the_field(kind: pa.DataType, text: s
 def test_records_of_one_schema_have_names_of_their_own() -> None:
     inner = pa.struct([("n", pa.int32())])
     kind = pa.struct([("a_b", inner), ("a", pa.struct([("b", inner)]))])
-    names = [word for word in json.dumps(avro_schema(kind, "v")).split('"') if word.startswith("v_a")]
+    names = [name for name in json.dumps(avro_schema(kind, "v")).split('"') if name.startswith("v_a")]
     assert len(names) == len(set(names)) == 3
     assert name_of("flights.2013") == "flights_2013"
     assert name_of("2013") == "_2013"
@@ -193,8 +193,8 @@ def test_a_fixed_decimal_takes_what_its_bytes_hold_and_no_more(width: int) -> No
 
 def test_strings_that_are_not_utf8_are_unfit_wherever_they_are() -> None:
     """The bytes of a character that is cut into two strings are UTF-8 together, and neither alone is."""
-    words = [b"a", b"\xc3", b"\xa4", None, "\u00e4".encode(), b"\xff", b"", b"\xed\xa0\x80"]
-    texts: Any = pa.array(words).view(pa.string())
+    values = [b"a", b"\xc3", b"\xa4", None, "\u00e4".encode(), b"\xff", b"", b"\xed\xa0\x80"]
+    texts: Any = pa.array(values).view(pa.string())
     schema = record(("f", ["null", "string"]))
 
     def unfit(column: Any, of: Any = schema) -> list[int]:

@@ -98,7 +98,7 @@ def test_nothing_is_negotiated_that_was_not_named(
 
 
 @pytest.mark.parametrize(
-    ("protocols", "suites", "words"),
+    ("protocols", "suites", "message"),
     [
         (("TLSv1.1", "TLSv1.2"), (), r"TLS does not support TLSv1\.1: supported are the protocols"),
         ((), (), "TLS does not support an empty list of protocols"),
@@ -109,9 +109,9 @@ def test_nothing_is_negotiated_that_was_not_named(
     ],
 )
 def test_suites_that_cannot_be_kept_to_are_errors(
-    protocols: tuple[str, ...], suites: tuple[str, ...], words: str
+    protocols: tuple[str, ...], suites: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=message):
         choose(protocols, suites)
 
 

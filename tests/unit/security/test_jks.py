@@ -125,7 +125,7 @@ def test_damage_without_a_password_is_reported_and_claimed_sizes_take_no_memory(
 
 @pytest.mark.covers("SEC9")
 @pytest.mark.parametrize(
-    ("protected", "words"),
+    ("protected", "message"),
     [
         (b"", "is damaged"),
         (tlv(0x30, ALGORITHM), "is damaged"),
@@ -134,8 +134,8 @@ def test_damage_without_a_password_is_reported_and_claimed_sizes_take_no_memory(
         (tlv(0x30, ALGORITHM + tlv(0x04, bytes(40))), "the password does not decrypt its key"),
     ],
 )
-def test_keys_that_cannot_be_opened(protected: bytes, words: str) -> None:
-    with pytest.raises(TlsFailed, match=words):
+def test_keys_that_cannot_be_opened(protected: bytes, message: str) -> None:
+    with pytest.raises(TlsFailed, match=message):
         decrypt_key(ProtectedKey("own", protected, ()), "store.jks", Secret("pw"))
 
 

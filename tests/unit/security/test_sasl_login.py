@@ -78,7 +78,7 @@ class OneToken:
 
 @pytest.mark.covers("SEC19")
 @pytest.mark.parametrize(
-    ("expires_at", "words"),
+    ("expires_at", "suffix"),
     [
         (1000.0, " By this machine's clock the token expired 12 s ago."),
         (1300.0, " By this machine's clock the token expires in 288 s."),
@@ -86,14 +86,14 @@ class OneToken:
     ],
 )
 @pytest.mark.parametrize("again", [False, True])
-def test_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float, words: str, again: bool) -> None:
+def test_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float, suffix: str, again: bool) -> None:
     source = OneToken(expires_at, again)
     run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source, clock=lambda: 1012.0).start()
     assert next(run) == b"n,,\x01auth=Bearer abc\x01fromProvider=y\x01\x01"
     assert run.send(b'{"status":"invalid_token"}') == b"\x01"
     with pytest.raises(AuthenticationFailed) as refused:
         run.throw(AuthenticationFailed("said so", fatal=True, code=58))
-    assert str(refused.value) == "said so" + words
+    assert str(refused.value) == "said so" + suffix
     assert refused.value.__dict__ == {"fatal": not again, "code": 58}
     assert source.reported == ["refused"]
 

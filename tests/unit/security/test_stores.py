@@ -277,9 +277,9 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
 def test_what_is_wrong_with_a_keystore_is_reported_without_a_prompt_or_a_secret(
     certificates: Certificates, case: str
 ) -> None:
-    make, words = WRONG[case]
+    make, message = WRONG[case]
     store = make(certificates)
-    with pytest.raises((TlsFailed, ConfigError), match=words) as raised:
+    with pytest.raises((TlsFailed, ConfigError), match=message) as raised:
         client_context(TlsSettings(identity=store), ())
     assert isinstance(raised.value, ConfigError) or getattr(raised.value, "fatal", False)
     reported = "".join(traceback.TracebackException.from_exception(raised.value, capture_locals=True).format())
@@ -298,7 +298,7 @@ def trust_of(content: bytes) -> Callable[[Path], Store]:
 
 @pytest.mark.covers("SEC9")
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (trust_of(b"\xce\xce\xce\xce\0\0\0\2"), r"store.jks is a JCEKS key store.*keytool -importkeystore"),
         (trust_of(b"anything"), "store.jks is neither PEM, JKS nor PKCS12"),
@@ -318,8 +318,10 @@ def trust_of(content: bytes) -> Callable[[Path], Store]:
         (lambda folder: Store(pem="nothing"), "no certificate in the PEM text of the truststore"),
     ],
 )
-def test_what_is_wrong_with_a_truststore_is_reported(make: Callable[[Path], Store], words: str, tmp_path: Path) -> None:
-    with pytest.raises(TlsFailed, match=words) as raised:
+def test_what_is_wrong_with_a_truststore_is_reported(
+    make: Callable[[Path], Store], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TlsFailed, match=message) as raised:
         client_context(TlsSettings(trust=make(tmp_path)), ())
     assert raised.value.fatal
 

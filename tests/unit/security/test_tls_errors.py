@@ -64,13 +64,13 @@ def shake_and_read(client: TlsStream, peer: MemoryPeer) -> None:
 def test_an_unknown_ca_is_named_beside_what_is_trusted(odd: Certificates, version: ssl.TLSVersion) -> None:
     reported = failure(stream(odd), server(odd, "untrusted", version=version))
     assert reported.fatal
-    for words in (
+    for text in (
         "broker:9093",
         "issued by 'O=stranger, OU=another CA",
         f"not in {odd.ca} (1 certificate)",
         "truststore",
     ):
-        assert words in str(reported)
+        assert text in str(reported)
 
 
 @pytest.mark.covers("SEC20")
@@ -83,19 +83,19 @@ def test_a_certificate_that_signed_itself_is_one_of_an_unknown_ca(odd: Certifica
 @pytest.mark.covers("SEC20")
 @VERSIONS
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "texts"),
     [
         ("expired", ["it expired on 20", " UTC; this machine's clock is "]),
         ("early", ["it is not valid before 20", "this machine's clock is "]),
     ],
 )
 def test_dates_are_shown_beside_our_clock(
-    odd: Certificates, version: ssl.TLSVersion, name: str, words: list[str]
+    odd: Certificates, version: ssl.TLSVersion, name: str, texts: list[str]
 ) -> None:
     reported = failure(stream(odd), server(odd, name, version=version))
     assert reported.fatal
-    for word in [*words, CLOCK]:
-        assert word in str(reported)
+    for text in [*texts, CLOCK]:
+        assert text in str(reported)
 
 
 @pytest.mark.covers("SEC20")

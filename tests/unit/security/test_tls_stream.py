@@ -152,9 +152,9 @@ def test_a_server_names_the_client_that_it_refuses(certificates: Certificates, i
 
 
 def test_a_server_is_not_hurt_by_what_is_no_tls(certificates: Certificates) -> None:
-    for words in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(70000)):
+    for data in (b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(70000)):
         stream = server_stream(certificates, False)
-        stream.feed(words)
+        stream.feed(data)
         with pytest.raises(TlsFailed, match="the client at"):
             stream.handshake()
 

@@ -74,7 +74,7 @@ def test_a_row_that_is_queued_during_the_commit_is_not_sent_and_fails(implicit: 
     go_on(made)
     assert (commit.done, commit.error) == (True, None)
     assert isinstance(stray.exception(), IllegalState)
-    assert {words.split()[0] for words in made.sent} <= {"find", "commit", "raise"}
+    assert {request.split()[0] for request in made.sent} <= {"find", "commit", "raise"}
 
 
 @pytest.mark.covers("TM32")

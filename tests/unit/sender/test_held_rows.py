@@ -137,7 +137,7 @@ def test_a_thread_that_waits_for_memory_ends_the_hold() -> None:
     with made.made.fakes.incomplete.starve():
         made.run()
     assert made.state is TxnState.IN_TRANSACTION
-    assert [words.split()[0] for words in made.sent] == ["find", "init", "add", "produce", "produce", "produce"]
+    assert [request.split()[0] for request in made.sent] == ["find", "init", "add", "produce", "produce", "produce"]
     assert (made.do(TxnCall.TAKE).error, made.do(TxnCall.TAKE).result) == (None, None), "too late to take anything out"
 
 

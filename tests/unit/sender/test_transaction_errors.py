@@ -75,7 +75,7 @@ def test_every_retriable_code_and_a_lost_answer_is_asked_again(name: str) -> Non
     for answer in answers:
         made = until_asked(name, [answer])
         assert made.state is TxnState.READY, (name, answer)
-        assert len([words for words in made.sent if words.split()[0] == name]) >= 2
+        assert len([request for request in made.sent if request.split()[0] == name]) >= 2
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_an_answer_is_silent_about_is_not_in_the_transaction(
     monkeypatch.setattr(transaction_stage_module, "coordinated", silent)
     made = until_asked(name, [])
     assert made.state is end
-    assert "commit" not in {words.split()[0] for words in made.sent}
+    assert "commit" not in {request.split()[0] for request in made.sent}
 
 
 @pytest.mark.covers("TM10")

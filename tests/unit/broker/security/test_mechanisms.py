@@ -134,8 +134,8 @@ def test_the_name_to_act_for_must_be_the_users_own(users: Users) -> None:
     with pytest.raises(StopIteration):
         server.send(final_of(first, BARE, header=base64.b64encode(b"n,a=ada,")))
     assert refused(scram("SCRAM-SHA-256", users), b"n,a=bob," + BARE) is None
-    words = "Authentication failed: Invalid username or password"
-    assert refused(plain(users), b"bob\0ada\0" + PASSWORD.encode()) == words
+    message = "Authentication failed: Invalid username or password"
+    assert refused(plain(users), b"bob\0ada\0" + PASSWORD.encode()) == message
 
 
 @pytest.mark.parametrize(

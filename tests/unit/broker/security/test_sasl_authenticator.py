@@ -136,15 +136,15 @@ def test_a_login_by_each_mechanism(users: Users, mechanism: str) -> None:
 @pytest.mark.parametrize("mechanism", LISTED[:3])
 def test_unknown_users_and_wrong_passwords_get_the_same_error(users: Users, mechanism: str) -> None:
     if mechanism == "PLAIN":
-        words = "Authentication failed: Invalid username or password"
+        message = "Authentication failed: Invalid username or password"
     else:
-        words = (
+        message = (
             f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
         )
     for user, password in (("ada", "wrong"), ("eve", PASSWORD)):
         login = login_of(users)
         response = log_in(login, mechanism, user, password)
-        assert (response.error_code, response.error_message) == (Code.SASL_AUTHENTICATION_FAILED, words)
+        assert (response.error_code, response.error_message) == (Code.SASL_AUTHENTICATION_FAILED, message)
         assert login.user is None
         assert isinstance(login.step(METADATA_FRAME, 0.0), LoginRefusal)
 

@@ -24,7 +24,7 @@ def test_a_protocol_is_written_in_any_case_and_the_strongest_mechanism_comes_fir
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"protocol": "TLS"}, "security protocol 'TLS'"),
         ({"protocol": "SSL"}, "needs a certificate"),
@@ -45,8 +45,8 @@ def test_a_protocol_is_written_in_any_case_and_the_strongest_mechanism_comes_fir
         ({"protocol": "SASL_PLAINTEXT", "users": SOME, "max_session_ms": -1}, "max_session_ms is -1"),
     ],
 )
-def test_contradictions(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_contradictions(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         BrokerSecurity(**settings)
 
 

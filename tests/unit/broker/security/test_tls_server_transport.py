@@ -156,7 +156,7 @@ def test_tls_messages_come_after_waiting_ciphertext(pair: tuple[socket.socket, s
 def test_the_clients_end_is_an_end_in_every_state(
     pair: tuple[socket.socket, socket.socket], wire: TlsServerTransport, peer: TlsPeer
 ) -> None:
-    peer.send(b"last words")
+    peer.send(b"last bytes")
     pair[1].shutdown(socket.SHUT_WR)
     space = memoryview(bytearray(4))
     assert [wire.recv_into(space) for _ in range(4)] == [4, 4, 2, 0]

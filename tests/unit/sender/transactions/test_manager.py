@@ -148,7 +148,7 @@ def test_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() -> No
     made.answer_held()
     made.run()
     assert commit.error is None
-    assert [words for words in made.sent if words.startswith("add")] == ["add 0", "add 1,2"]
+    assert [request for request in made.sent if request.startswith("add")] == ["add 0", "add 1,2"]
     assert made.sent[-1] == "commit"
 
 
@@ -340,7 +340,7 @@ def test_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another_prod
 @pytest.mark.covers("TM9")
 def test_the_transaction_version_is_that_of_the_finalized_feature_at_init_and_at_the_end_of_each_transaction() -> None:
     made = in_transaction()
-    for level, words in (
+    for level, requests in (
         (1, ["add 0", "produce 0", "commit"]),
         (2, ["add 0", "produce 0", "commit", "raise 0"]),  # seen at the end: the epoch is raised once by the producer
         (2, ["produce 0", "commit"]),
@@ -353,5 +353,5 @@ def test_the_transaction_version_is_that_of_the_finalized_feature_at_init_and_at
             made.do(TxnCall.BEGIN)
         made.made.batches(b"a")
         assert made.do(TxnCall.COMMIT).error is None
-        assert made.sent == words, level
+        assert made.sent == requests, level
         assert made.state is TxnState.READY
