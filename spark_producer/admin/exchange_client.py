@@ -140,7 +140,8 @@ class ExchangeClient:
         if requests:
             with self._closed_if_interrupted():
                 client = self._connections()
-                self._take(client.poll(0))  # a connection that was closed meanwhile must not cost a request
+                if not self._begun:  # otherwise it has just been done
+                    self._take(client.poll(0))  # a connection that was closed meanwhile must not cost a request
                 self._give_up_lost()
                 self._begun.append(exchange)
                 self._send_all()

@@ -84,15 +84,16 @@ class Cluster:
                 yield world, self.read(world), ()
             case ListOpen(excluding, following):
                 if following is not None and not aux and self.begins_early(following):
-                    yield self.begun(world, following, rows), None, ("begun",)
+                    after = self.begun(world, following, rows)
+                    yield after, None, ("looked", self.shows_only_own(after, following))
                     return
                 known = {one.transactional_id for one in excluding}
                 found = (one for one in world.identities if one.state == "O" and one.name not in known)
-                yield world, Opened(tuple(map(self.transaction, found))), ()
+                yield world, Opened(tuple(map(self.transaction, found))), aux
             case WriteControl():
                 yield from self.write(world, command, aux, rows)
             case Vote(transactions, _):
-                yield world, Voted(tuple(one.transactional_id for one in transactions if self.objects(world, one))), ()
+                yield world, Voted(tuple(one.transactional_id for one in transactions if self.objects(world, one))), aux
             case EndTasks():
                 yield from self.end_tasks(world, command, aux)
             case ReadLogs(transactions, written):
@@ -126,7 +127,7 @@ class Cluster:
     def read(self, world: World) -> Result:
         record = self.records.values[world.record]
         hung: tuple[TopicPartition, ...] = ()
-        if self.wiring.r8 and self.hanging(world, CONTROL, control=True):
+        if self.wiring.r8 and self.wiring.checks_control and self.hanging(world, CONTROL, control=True):
             hung = (CONTROL_PARTITION,)
         elif self.wiring.r8 and self.wiring.checks_inline and record is not None and record.inline:
             hung = (DATA_PARTITION,) if self.hanging(world, CONTROL, control=False) else ()
@@ -153,12 +154,12 @@ class Cluster:
             )
         elif aux == ("delayed",):
             yield world, self.delayed(world, command), ()
-        elif aux:
-            yield from self.end_write(world, command)
+        elif aux[:1] == ("produced",):
+            yield from self.end_write(world, command, aux)
         elif command.fencing.epoch != control.epoch:
             yield world, FencedOff(), ()
         elif control.state == "O":
-            yield world, None, ("produced",)  # rows and record were sent together with the listing of orphans
+            yield world, None, ("produced", *aux[1:])  # rows and record were sent together with the listing of orphans
         elif command.inline and not self.wiring.record_with_rows:
             after = appended(
                 world._replace(control=control._replace(state="O")), Entry(CONTROL, control.epoch, False, rows)
@@ -166,7 +167,8 @@ class Cluster:
             for ended in self.end_control(after, commit=True):
                 yield ended, None, ("rows alone",)
         else:
-            yield self.begun(world, command, rows), None, ("produced",)
+            after = self.begun(world, command, rows)
+            yield after, None, ("produced", self.shows_only_own(after, command))
 
     def begins_early(self, command: WriteControl) -> bool:
         """Whether rows and record are sent together with the listing of orphans: not by the mutants that write otherwise."""
@@ -182,13 +184,21 @@ class Cluster:
             after = appended(after, Entry(CONTROL, control.epoch, False, rows))
         return appended(after, Entry(CONTROL, control.epoch, True, self.records.of(command.record)))
 
-    def end_write(self, world: World, command: WriteControl) -> Iterator[Reply]:
+    def shows_only_own(self, world: World, command: WriteControl) -> bool:
+        """Whether the look that follows the rows shows no older transaction (R7). Then there is no other before EndTxn."""
+        return not self.wiring.heeds_looks or not self.older_hanging(world, command)
+
+    def sends_end(self, world: World, command: WriteControl, aux: tuple[object, ...]) -> bool:
+        """Whether EndTxn follows the rows: a look that has shown an older transaction is repeated."""
+        return aux == ("produced", True) or (aux[:1] == ("produced",) and not self.older_hanging(world, command))
+
+    def end_write(self, world: World, command: WriteControl, aux: tuple[object, ...]) -> Iterator[Reply]:
         control = world.control
         if control.epoch != command.fencing.epoch or control.state != "O":
             yield world, FencedOff(), ()
             return
-        older = self.older_hanging(world, command)
-        if older:
+        if not self.sends_end(world, command, aux):
+            older = self.older_hanging(world, command)
             for after in self.end_control(world, commit=False):
                 yield after, OlderTransactionHangs(older), ()
             return
@@ -225,7 +235,7 @@ class Cluster:
         return Indeterminate() if self.wiring.doubts_late_fences else FencedOff()
 
     def older_hanging(self, world: World, command: WriteControl) -> tuple[TopicPartition, ...]:
-        """The partitions with an older hanging transaction, which EndTxn would end too (R7); checked before EndTxn is sent."""
+        """The partitions with an older hanging transaction, which EndTxn would end too (R7)."""
         return tuple(
             partition
             for partition, is_control in ((CONTROL_PARTITION, True), (DATA_PARTITION, False))

@@ -166,7 +166,7 @@ class Moves:
                     following = self.known[key] = self.wiring.after(step, answer)
                 yield (
                     ("driver", index, step.command, answer),
-                    self.goes_on(after, index, driver._replace(aux=()), following),
+                    self.goes_on(after, index, driver._replace(aux=aux), following),
                 )
 
     def dies(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
@@ -175,11 +175,7 @@ class Moves:
         aborting = self.goes_on(world, index, driver._replace(pc="abort", aux=()), start)
         yield ("driver", index, "is killed in its commit, and aborts"), aborting
         command = self.steps.values[driver.step].command
-        sent = (
-            isinstance(command, WriteControl)
-            and driver.aux == ("produced",)
-            and not self.cluster.older_hanging(world, command)
-        )
+        sent = isinstance(command, WriteControl) and self.cluster.sends_end(world, command, driver.aux)
         if isinstance(command, WriteControl) and sent and world.budget.losses:
             late = less_losses(aborting)
             flights = tuple(sorted((*late.flights, command.fencing.epoch)))
@@ -202,7 +198,7 @@ class Moves:
                 now = Driver("new", 1)
             case Failed() if driver.pc == "commit":
                 messages = [message for _, message in self.messages(index, driver)]
-                return self.goes_on(world, index, driver._replace(pc="abort"), self.wiring.abort(messages))
+                return self.goes_on(world, index, driver._replace(pc="abort", aux=()), self.wiring.abort(messages))
             case Failed() | WriteAborted() | NothingToAbort():
                 now = Driver("dead")
             case _:

@@ -17,6 +17,7 @@ from spark_producer.exactly_once.protocol.commands import (
     Opened,
     ReadControl,
     Result,
+    WriteControl,
 )
 from spark_producer.exactly_once.protocol.control_record import UNFINISHED, Status
 from spark_producer.exactly_once.protocol.final_status import final_status, with_final_status
@@ -267,3 +268,18 @@ def inline_markers_unseen(step: object, answer: Result) -> Any:
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes) and answer.hanging:
         return step.on_result(answer._replace(hanging=()))
     return None
+
+
+class LeavesItsLook(commit.WritingControlRecord):
+    """A commit of inline rows that leaves the look at their markers to the next BEGIN."""
+
+    @property
+    def command(self) -> WriteControl:
+        return commit.write_command(self.fencing, self.record)._replace(awaits_markers=False)
+
+
+def commit_that_leaves_its_look(step: object, answer: Result) -> Any:
+    """A commit of inline rows is reported before its partitions show the markers: the next BEGIN looks, if there is one."""
+    if not isinstance(step, commit.ListingOrphans) or not isinstance(answer, Opened):
+        return None
+    return LeavesItsLook(step.fencing, step.record, answer.transactions, step.previous_token)

@@ -36,6 +36,7 @@ FA, FB = A._replace(numbers=(0, 1)), QB._replace(numbers=(0, 1))
 
 TWICE, LOST, FALSE_PARTIAL, FALSE_VOID = "DUPLICATE", "LOSS", "false PARTIAL", "false VOID"
 ALARM = (FALSE_PARTIAL, FALSE_VOID)
+FALSE_MISSING = "false NO_RECORD"
 STOPS = "never finishes"
 V2 = TransactionVersion.IMPLICIT
 TIME, LOSE, DROP, MEND = Budget(timeouts=1), Budget(losses=1), Budget(drops=1), Budget(drops=1, repairs=1)
@@ -148,15 +149,32 @@ def broken() -> Iterator[Case]:
     yield case("fence after a delayed commit taken for its failure", late, TWICE)
     void = QAB._replace(after=changed(mutants.void_with_inline_rows), budget=TIME)
     yield case("VOID although inline rows are visible", void, TWICE)
+    yield case("fences do not note the last commit", A3._replace(notes=False), TWICE)
+    yield from broken_functions()
+    yield from broken_looks()
+
+
+def broken_looks() -> Iterator[Case]:
+    """The same where markers get lost: a look is left out, or is not heeded."""
+
+    def case(name: str, wiring: Wiring, *expected: str) -> Case:
+        return Case(name, wiring, frozenset(expected))
+
     again = B._replace(drivers=1, batches=2, attempts=2, budget=DROP)
     yield case("lost marker, R7 off", again._replace(r7=False), TWICE)
     yield case("lost marker, R8 off (B)", again._replace(r8=False), LOST)
     yield case("lost marker, R8 off (A)", A._replace(batches=2, r8=False, budget=DROP), LOST)
     yield case("lost marker, R7 and R8 off", again._replace(r7=False, r8=False), LOST, TWICE)
-    yield case("fences do not note the last commit", A3._replace(notes=False), TWICE)
-    yield from broken_functions()
     unseen = A._replace(batches=2, checks_inline=False, budget=DROP)
     yield case("lost marker, BEGIN does not check inline rows", unseen, LOST)
+    yield case(
+        "lost marker, BEGIN does not check the control record",
+        B._replace(checks_control=False, budget=DROP),
+        FALSE_MISSING,
+    )
+    yield case("lost marker, the look after the rows is not heeded", A._replace(heeds_looks=False, budget=DROP), TWICE)
+    left = A._replace(budget=DROP, after=changed(mutants.commit_that_leaves_its_look))
+    yield case("lost marker, a commit leaves its look to the next BEGIN (A)", left, LOST)
     beside = AB._replace(budget=DROP, after=changed(mutants.inline_markers_unseen))
     yield case("lost marker, inline rows beside transactions are not checked", beside, LOST)
 

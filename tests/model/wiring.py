@@ -63,6 +63,10 @@ class Wiring(NamedTuple):
     r7: bool = True
     r8: bool = True
     checks_inline: bool = True
+    checks_control: bool = True
+    """BEGIN looks whether the control record hangs"""
+    heeds_looks: bool = True
+    """a write is aborted if the look after its rows shows an older transaction"""
     early: bool = True
     """rows and record are sent before orphans are listed and transactions voted on"""
     notes: bool = True

@@ -49,7 +49,7 @@ class Driver(NamedTuple):
     step: int = 0
     """the number of its state"""
     aux: tuple[object, ...] = ()
-    """the part that is done of a command that takes several moves"""
+    """the part that is done of a command that takes several moves, or of the write that was begun with the last one"""
     handle: int = 0
     """the number of its handle"""
     won: tuple[tuple[int, object], ...] = ()

@@ -6,7 +6,7 @@ same broker, under the same leader epochs; otherwise the request is sent in its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from spark_producer.admin import BlockingClient
@@ -21,7 +21,7 @@ MAX_AGE_S = 1.0
 """Maximum seconds from the sending of a request to its turn, so that its response is hardly older than one in its turn."""
 
 
-class _Asked(NamedTuple):
+class Question(NamedTuple):
     """A request that was sent, with the leader epochs of its partitions at that time."""
 
     call: NodeRequest
@@ -39,12 +39,13 @@ class Ahead:
     def __init__(self, client: BlockingClient, epoch_of: Callable[[TopicPartition], int]) -> None:
         self._client = client
         self._epoch_of = epoch_of
-        self._asked: list[_Asked] = []
+        self._asked: list[Question] = []
 
-    def ask(self, calls: Iterable[NodeRequest]) -> None:
+    def ask(self, calls: Iterable[NodeRequest]) -> list[Question]:
         """Send requests, and return without waiting."""
-        for call in calls:
-            self._asked.append(_Asked(call, self._epochs(call), self._client.begin([call])))
+        found = [Question(call, self._epochs(call), self._client.begin([call])) for call in calls]
+        self._asked += found
+        return found
 
     def ask_metadata(self, topics: Sequence[str]) -> None:
         """Ask any broker for the brokers of the cluster and the leaders of `topics`, and return without waiting."""
@@ -91,11 +92,12 @@ class Ahead:
                 return None
         return None
 
-    def drop(self) -> None:
-        """Forget all questions: what they ask may have changed."""
+    def drop(self, keeping: Collection[Question] = ()) -> None:
+        """Forget all questions but those in `keeping`: what they ask may have changed."""
         for asked in self._asked:
-            self._client.drop(asked.exchange)
-        self._asked.clear()
+            if asked not in keeping:
+                self._client.drop(asked.exchange)
+        self._asked = [asked for asked in self._asked if asked in keeping]
 
     def _epochs(self, call: NodeRequest) -> dict[TopicPartition, int]:
         """Return the known leader epochs of the partitions of a request that does not name them itself."""

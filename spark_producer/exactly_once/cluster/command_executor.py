@@ -156,6 +156,7 @@ class CommandExecutor:
         With transactions of tasks ABORT follows, whose fence does that.
         """
         self._inline = {}
+        self.brokers.ahead.drop()
         begun, self._begun = self._begun, None
         if begun is not None and not begun.command.record.transactions:
             begun.cancel()

@@ -12,6 +12,7 @@ from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
 from spark_producer.exactly_once.cluster import record_json
+from spark_producer.exactly_once.cluster.ahead import Question
 from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.broker_requests import (
     GONE_AFTER_S,
@@ -76,6 +77,8 @@ class ControlWrite:
         self._added: Exchange | None = None
         """The request that adds the partitions to the transaction, if it is sent already."""
         self._produce: InlineProduce | None = None
+        self._looks: list[Question] = []
+        """The questions of `find_uncommittable`, pipelined after the first requests with rows, on the same connections."""
         self.spans: list[TransactionSpan] = []
         """The offsets of the record and the rows, once all are acknowledged."""
 
@@ -110,8 +113,7 @@ class ControlWrite:
     def _send_first(self) -> None:
         """Send what depends on nothing: the rows; or before them their partitions, and the question for the next sequence."""
         if self._transaction_version is TransactionVersion.IMPLICIT:
-            self._produce = self._rows(0)
-            self._produce.begin(self._deadline)
+            self._produce = self._send_rows(0)
             return
         node = self._brokers.known_coordinators([self._id]).get(self._id)
         if node is not None:
@@ -119,11 +121,18 @@ class ControlWrite:
             call = NodeRequest(node, ADD_PARTITIONS_TO_TXN, self._partitions_request())
             self._added = self._brokers.client.begin([call], self._deadline)
 
-    def _rows(self, sequence: int) -> InlineProduce:
-        """Return the Produce requests; `sequence` is the next one in the control partition."""
+    def _send_rows(self, sequence: int) -> InlineProduce:
+        """Send the first Produce requests, and after them the questions where the transaction begins in each partition (R7).
+
+        A broker answers the requests of a connection in order. If an answer does not show that the transaction begins at its own
+        first row, `find_uncommittable` asks again. `sequence` is the next one in the control partition.
+        """
         version = self._transaction_version
         sequences = {self._control_tp: sequence}
-        return InlineProduce(self._brokers, self._id, self._fencing, version, self._batches, sequences)
+        produce = InlineProduce(self._brokers, self._id, self._fencing, version, self._batches, sequences)
+        if produce.begin(self._deadline):
+            self._looks = ask_producers(self._brokers, self._batches)
+        return produce
 
     def run(
         self,
@@ -147,9 +156,9 @@ class ControlWrite:
             response, sequence = self._open()
             if response is not None:
                 return response
-            produce = self._produce or self._rows(sequence)
+            produce = self._produce or self._send_rows(sequence)
             stop = produce.run(self._deadline)
-            self._brokers.ahead.drop()  # what was asked before the rows were written says nothing about them
+            self._brokers.ahead.drop(self._looks)  # what was asked before the rows were written says nothing about them
             failpoint("control.produced")
             if stop is not None:
                 return self._fenced_off(stop) if isinstance(stop, FencedOff) else stop

@@ -134,12 +134,14 @@ class InlineProduce:
         self._begun: tuple[list[_Request], Exchange] | None = None
         """The requests of the next round, if they are sent already."""
 
-    def begin(self, deadline: float) -> None:
-        """Send the first requests and return without waiting, if all leaders are known."""
+    def begin(self, deadline: float) -> bool:
+        """Send the first requests and return without waiting, if all leaders are known. Return whether they are."""
         left = self._left()
         leaders = self._brokers.known_leaders(left)
-        if len(leaders) == len(left):
-            self._begun = self._send(leaders, deadline)
+        if len(leaders) < len(left):
+            return False
+        self._begun = self._send(leaders, deadline)
+        return True
 
     def wait(self) -> None:
         """Wait for the responses to the requests of `begin`; `run` handles them."""

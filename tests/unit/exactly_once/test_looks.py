@@ -1,0 +1,106 @@
+"""The look that is pipelined after the rows of a control write: whether it counts, and what follows if it shows other ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_producer.common.cluster import TopicPartition, TransactionVersion
+from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
+from spark_producer.exactly_once.cluster.control_write import ControlWrite
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.commands import (
+    ControlWritten,
+    OlderTransactionHangs,
+    WriteControl,
+    WriteResult,
+)
+from spark_producer.protocol import (
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    PRODUCE,
+)
+from tests.fakes.scripted_client import ScriptedClient, brokers_of
+from tests.unit.exactly_once.test_performers import (
+    CONTROL,
+    OURS,
+    RECORD,
+    ROWS,
+    Log,
+    added,
+    batches,
+    described,
+    ended,
+    producing,
+)
+
+BOTH = {ROWS: 100, CONTROL: 102}
+
+
+@pytest.fixture
+def client() -> ScriptedClient:
+    made = ScriptedClient()
+    made.leaders = {ROWS: 2, CONTROL: 1}
+    made.scripts[PRODUCE.name] = Log()
+    made.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit")
+    made.answers(ADD_PARTITIONS_TO_TXN, added(rows=0, commits=0))
+    made.answers(END_TXN, ended(0, *OURS))
+    return made
+
+
+def looks_show(client: ScriptedClient, *starts: dict[TopicPartition, int]) -> None:
+    """Where the transaction begins by each look at the leaders until its end: two requests, one to each leader."""
+    left = [each for one in starts for each in (one, one)]
+
+    def answer(body: Any) -> Any:
+        is_ended = bool(client.bodies(END_TXN))
+        return producing({} if is_ended or not client.bodies(PRODUCE) else left.pop(0))(body)
+
+    client.scripts[DESCRIBE_PRODUCERS.name] = answer
+
+
+def write(client: ScriptedClient, level: int = TransactionVersion.IMPLICIT, *, pause: float = 0) -> WriteResult:
+    """Write a record and a row to a cluster that is known, with a pause when the first requests are sent."""
+    brokers = brokers_of(client)
+    brokers.leaders([ROWS, CONTROL], client.deadline())
+    brokers.coordinators([control_id(brokers.sink)], client.deadline())
+    command = WriteControl(OURS, RECORD._replace(inline=(ROWS,)), inline=True)
+    made = ControlWrite(brokers, CONTROL[0], TransactionVersion(level), command, client.deadline())
+    made.begin({ROWS: batches(ROWS, 1)}, 4096)
+    client.pause(pause)
+    return made.run({ROWS: batches(ROWS, 1)}, 4096)
+
+
+def sent(client: ScriptedClient) -> list[tuple[str, int | None]]:
+    """What went to which node from the rows to the end of the transaction."""
+    names = [name for name, _, _ in client.sent]
+    return [(name, node) for name, node, _ in client.sent[names.index(PRODUCE.name) : names.index(END_TXN.name)]]
+
+
+@pytest.mark.parametrize("level", TransactionVersion)
+def test_looks_follow_the_rows_on_the_same_connections(client: ScriptedClient, level: int) -> None:
+    looks_show(client, BOTH)
+    assert write(client, level) == ControlWritten(OURS)
+    assert sent(client) == [(api.name, node) for api in (PRODUCE, DESCRIBE_PRODUCERS) for node in (2, 1)]
+
+
+def test_a_look_that_does_not_show_the_rows_is_repeated(client: ScriptedClient) -> None:
+    looks_show(client, {}, BOTH)
+    assert write(client) == ControlWritten(OURS)
+    assert len(sent(client)) == 6
+
+
+def test_a_look_that_is_old_when_its_turn_comes_is_repeated(client: ScriptedClient) -> None:
+    """The vote of a write may take long, and a topic be created again meanwhile."""
+    looks_show(client, BOTH, BOTH)
+    assert write(client, pause=MAX_AGE_S * 1.01) == ControlWritten(OURS)
+    assert len(sent(client)) == 6
+
+
+def test_an_older_transaction_that_the_look_shows_ends_the_write(client: ScriptedClient) -> None:
+    looks_show(client, {**BOTH, ROWS: 50})
+    assert write(client) == OlderTransactionHangs((ROWS,))
+    assert [body.committed for body in client.bodies(END_TXN)] == [False]
