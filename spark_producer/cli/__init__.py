@@ -1,4 +1,4 @@
-"""The command line: `pyproducer check | write | tail | topics | bench | txn | downconvert | options | broker`.
+"""The command line: `pyproducer check | write | tail | topics | bench | txn | downconvert | options | bytecode | broker`.
 
 `python -m spark_producer …` is the same.
 

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "txn": "show and repair the transactions of exactly-once writes",
     "downconvert": "rewrite a log file in a message format from before Kafka 0.11",
     "options": "list every option with its default",
+    "bytecode": "add bytecode to Spark's pyspark.zip, so that its Python processes start faster",
     "broker": "run the embedded broker: one node, for development and tests",
 }
 """The commands and their descriptions. The module of a command is imported when it is run: together they load most of the

@@ -1,0 +1,103 @@
+"""The command `pyproducer bytecode`, which adds bytecode to the archives from which Spark's Python processes import PySpark.
+
+Python never writes bytecode into an archive, so each of these processes compiles PySpark again. Its `zipimport` prefers a `.pyc`
+beside a `.py`; a Python of another version passes over it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import marshal
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+
+from spark_producer.cli.console import print_line
+from spark_producer.common.escape import for_log
+from spark_producer.errors import ConfigError
+
+ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
+"""What Spark puts first on the path of its Python processes (`PythonUtils.sparkPythonPath`)."""
+
+_UNCHECKED_HASH = (0b01).to_bytes(4, "little")
+"""The flag of bytecode that is used without a look at its source (PEP 552); the two are replaced together."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its arguments to `commands`."""
+    bytecode = commands.add_parser(
+        "bytecode",
+        description="Add bytecode to Spark's pyspark.zip, so that its Python processes start faster. Run it once on each node, "
+        "or in the image, with the Python of PYSPARK_PYTHON.",
+    )
+    bytecode.add_argument(
+        "--spark-home", type=Path, metavar="DIR", help="default: SPARK_HOME, or the PySpark of this Python"
+    )
+    bytecode.set_defaults(run=_run, unfinished="no archive was left half written")
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    for archive in _archives(chosen.spark_home or _spark_home()):
+        try:
+            modules = add_bytecode(archive)
+        except (OSError, BadZipFile) as error:
+            raise ConfigError(
+                f"{for_log(str(archive))} cannot be rewritten: {error}. Run this as the owner of that folder"
+            ) from error
+        print_line(f"{archive}: bytecode of {modules:,} modules")
+
+
+def _spark_home() -> Path:
+    """Return SPARK_HOME, or the folder of an installed PySpark, which is a home of Spark too."""
+    if given := os.environ.get("SPARK_HOME"):
+        return Path(given)
+    found = importlib.util.find_spec("pyspark")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigError("there is no PySpark for this Python, and SPARK_HOME is not set: give --spark-home")
+    return Path(found.submodule_search_locations[0])
+
+
+def _archives(home: Path) -> Sequence[Path]:
+    """Return the archives of a home of Spark."""
+    folder = home / "python" / "lib"
+    found = [archive for pattern in ARCHIVES for archive in sorted(folder.glob(pattern))]
+    if not found:
+        raise ConfigError(f"{for_log(str(folder))} has no pyspark.zip: --spark-home must name the folder of a Spark")
+    return found
+
+
+def add_bytecode(archive: Path) -> int:
+    """Replace an archive by one with the bytecode of this Python beside its modules, without tests; return the number of modules.
+
+    Processes that have the old archive open go on with it.
+
+    Raises:
+        OSError: the archive cannot be read or replaced. BadZipFile: it is none.
+    """
+    half, modules = archive.with_suffix(".part"), 0
+    try:
+        with ZipFile(archive) as old, ZipFile(half, "w", ZIP_DEFLATED) as new:
+            for entry in old.infolist():
+                if entry.filename.endswith(".pyc"):
+                    continue
+                content = old.read(entry)
+                new.writestr(entry, content)
+                if entry.filename.endswith(".py") and "/tests/" not in entry.filename:
+                    new.writestr(f"{entry.filename}c", _pyc(content, str(archive / entry.filename)))
+                    modules += 1
+        shutil.copymode(archive, half)
+        half.replace(archive)
+    finally:
+        half.unlink(missing_ok=True)
+    return modules
+
+
+def _pyc(source: bytes, path: str) -> bytes:
+    """Return the file of a module's bytecode (PEP 552)."""
+    code = compile(source, path, "exec", dont_inherit=True)
+    return b"".join(
+        [importlib.util.MAGIC_NUMBER, _UNCHECKED_HASH, importlib.util.source_hash(source), marshal.dumps(code)]
+    )
