@@ -54,30 +54,35 @@ def decode_v2(batches: Sequence[V2Batch], columns: frozenset[str], limits: Limit
     """
     data, starts = _joined(batches)
     walk = walk_records(data, starts, batches, limits)
-    bases = np.repeat(
-        np.array([batch[2:5] for batch in batches[: len(walk.counts)]], dtype=np.int64).reshape(-1, 3),
-        walk.counts,
-        axis=0,
-    ).T
+    begun = batches[: len(walk.counts)]
+    base_offsets = _by_row([batch.base_offset for batch in begun], walk.counts)
+    last_deltas = _by_row([batch.last_offset_delta for batch in begun], walk.counts)
+    base_timestamps = _by_row([batch.base_timestamp for batch in begun], walk.counts)
     fields, good = _read_fields(data, walk)
     requested = _rows_within(fields.header_counts[:good], limits.headers)
     header_fields, rows = _read_headers(
         data, fields.header_starts[:requested], walk.nexts[:requested], fields.header_counts[:requested]
     )
-    rows = _first_wrong_offset(fields.offset_deltas, bases[1], batches, walk.counts, rows)
-    times = bases[2] + fields.timestamp_deltas
-    rows = _first(((bases[2] ^ times) & (fields.timestamp_deltas ^ times)) < 0, rows)
+    rows = _first_wrong_offset(fields.offset_deltas, last_deltas, batches, walk.counts, rows)
+    times = base_timestamps + fields.timestamp_deltas
+    rows = _first(((base_timestamps ^ times) & (fields.timestamp_deltas ^ times)) < 0, rows)
     full = rows == requested and (requested < good or (good == len(walk.starts) and walk.full))
     batch, row, position, previous = _stop_of(walk, starts, batches, fields.offset_deltas, rows)
     part = slice(rows)
     return DecodedV2(
         rows, batch, row, position, previous, full,
-        from_numbers((bases[0] + fields.offset_deltas)[part]) if "offset" in columns else None,
+        from_numbers((base_offsets + fields.offset_deltas)[part]) if "offset" in columns else None,
         from_numbers(_timestamps(times, batches, walk.counts)[part]) if "timestamp" in columns else None,
         binary_slices(data, fields.key_starts[part], fields.key_lengths[part]) if "key" in columns else None,
         binary_slices(data, fields.value_starts[part], fields.value_lengths[part]) if "value" in columns else None,
         _header_columns(data, fields.header_counts[part], header_fields) if "headers" in columns else None,
     )  # fmt: skip
+
+
+def _by_row(values: list[int], counts: list[int]) -> Int64Array:
+    """Return the value of its batch for each row; one value if there is one batch, which numpy takes for all rows."""
+    column = np.array(values, dtype=np.int64)
+    return column if len(values) == 1 else np.repeat(column, counts)
 
 
 def _joined(batches: Sequence[V2Batch]) -> tuple[ByteArray, list[int]]:
