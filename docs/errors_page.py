@@ -68,8 +68,8 @@ SCHEMA_ROWS = """
 CODES_SECTION = """
 ## Error codes of brokers
 
-The `code` of a `BrokerError`. Unless the table says more, as for unknown codes, the records or the request fail, and the producer
-goes on.
+The `code` of a `BrokerError`. If the column *producer* is empty, and for codes that are not in the table, the records or the
+request fail, and the producer continues.
 
 | | |
 |---|---|
@@ -77,7 +77,7 @@ goes on.
 | refresh | it also requests metadata |
 | split | it sends smaller batches; a record alone fails |
 | written | it counts the records as written |
-| end | it ends, with all that it holds |
+| end | it ends, and all batches that it holds fail |
 
 | code | producer | what to do |
 |---|---|---|
@@ -86,7 +86,7 @@ goes on.
 FAILURES_SECTION = """
 ## Kinds of `ExactlyOnceError`
 
-`error.kind` is one of these, or empty if the write was not judged. *Again*: a restarted streaming query repeats it on its own;
+`error.kind` is one of these, or empty for other errors. *Again*: a restarted streaming query repeats it on its own;
 otherwise a person decides. [What to do](exactly_once_explained.md#what-you-see-and-what-to-do).
 
 | kind | why the write stopped | again |

@@ -309,7 +309,7 @@ def _refuse_keys(kind: DataType) -> None:
 
     for part in _parts(kind):
         if isinstance(part, MapType) and type(part.keyType).__name__ in _WITHOUT_NAMES:
-            raise SchemaError(f"a map whose keys are {part.keyType.simpleString()} has no JSON: make its keys strings")
+            raise SchemaError(f"a map whose keys are {part.keyType.simpleString()} has no JSON. Make its keys strings")
 
 
 def _parts(kind: DataType) -> Iterator[DataType]:

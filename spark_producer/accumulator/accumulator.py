@@ -167,7 +167,7 @@ class RecordAccumulator:
                     self.incomplete.notify_appended(queue)
 
     def adopt_io_thread(self) -> None:
-        """Note that the calling thread is the I/O thread, which frees memory and runs callbacks."""
+        """Record that the calling thread is the I/O thread, which frees memory and runs callbacks."""
         self.io_thread = threading.get_ident()
         self._failures.disown()
 

@@ -179,7 +179,7 @@ class ProducerBatch:
         return self.result.add(index, timestamp, callback)
 
     def add_owner(self, owner: ThreadFailures) -> None:
-        """Note that the batch has records of this thread, to which a failure of the batch is reported."""
+        """Record that the batch has records of this thread, to which a failure of the batch is reported."""
         owner.sent = True
         if owner not in self.owners:
             self.owners += (owner,)

@@ -109,7 +109,7 @@ class BatchResult:
         return tail
 
     def close_gaps(self, indices: Sequence[int]) -> None:
-        """Note that the records at these ascending indices, none of which has a future here, are no longer in the batch."""
+        """Record that the records at these ascending indices, none of which has a future here, are no longer in the batch."""
         with self.lock:
             for future in self.futures:
                 future.offset_delta -= bisect_left(indices, future.offset_delta)
@@ -141,10 +141,10 @@ class _Waiter(Protocol):
     """The object that `concurrent.futures.wait` and `as_completed` add to a future, to be notified of its completion."""
 
     def add_result(self, future: Future[RecordMetadata]) -> None:
-        """Note that the future has a result."""
+        """Record that the future has a result."""
 
     def add_exception(self, future: Future[RecordMetadata]) -> None:
-        """Note that the future has an error."""
+        """Record that the future has an error."""
 
 
 class _Waiters:

@@ -189,7 +189,7 @@ class IncompleteBatches:
             return [batch for batch in self._ages if batch.state is None]
 
     def clear(self) -> None:
-        """Remove all batches, which are complete, and wake the threads in a flush."""
+        """Remove all batches, which the caller has completed, and wake the threads that wait in `flush`."""
         with self._lock:
             self._ages.clear()
             self._completed.notify_all()
@@ -239,7 +239,7 @@ class IncompleteBatches:
 
     @contextmanager
     def starve(self) -> Iterator[None]:
-        """Note that the calling thread waits for memory; meanwhile every batch may be ready."""
+        """Record that the calling thread waits for memory; meanwhile every batch may be ready."""
         with self._lock:
             self.starving += 1
         try:
@@ -264,7 +264,7 @@ class IncompleteBatches:
         self.notify(queue, 0.0)
 
     def sleeps(self, until: float | None) -> bool:
-        """Note that the I/O thread is about to sleep until `until` (None: for ever).
+        """Record that the I/O thread is about to sleep until `until` (None: for ever).
 
         Return False if a queue has changed: do not sleep.
         """
@@ -272,5 +272,5 @@ class IncompleteBatches:
         return not self.changed
 
     def wakes(self) -> None:
-        """Note that the I/O thread is awake, so that a changed queue need not wake it."""
+        """Record that the I/O thread is awake, so that a changed queue need not wake it."""
         self._sleeps_until = 0.0

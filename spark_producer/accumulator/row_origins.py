@@ -93,7 +93,7 @@ class DeliveryListener(Protocol):
         """Count one more run that is under way."""
 
     def written(self, tp: tuple[str, int], offset: int, records: int) -> None:
-        """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
+        """Record that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
 
     def failed(self, error: Exception, run: RowRange) -> None:
         """Record that a run has failed with its batch."""

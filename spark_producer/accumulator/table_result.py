@@ -51,11 +51,11 @@ class TableResult:
             self._expected += 1
 
     def no_more(self, error: Exception | None = None) -> None:
-        """Note that no run follows: all were appended, or the `error` of the caller prevents the rest."""
+        """Record that no run follows: all were appended, or the `error` of the caller prevents the rest."""
         self._end(error)
 
     def written(self, tp: tuple[str, int], offset: int, records: int) -> None:
-        """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
+        """Record that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
         with self._lock:
             self._records += records
             if offset >= 0:
@@ -63,7 +63,7 @@ class TableResult:
         self._end(None)
 
     def failed(self, error: Exception, run: RowRange) -> None:
-        """Note that a run has failed, and keep the broker's messages about single records by their row in the table."""
+        """Record that a run has failed, and keep the broker's messages about single records by their row in the table."""
         if isinstance(error, RecordsRefused):
             with self._lock:
                 for index, text in error.records.items():

@@ -68,7 +68,7 @@ class TopicLimits:
         return min(2 * limit.size, self._batch_size)
 
     def refused(self, topic: str, size: int) -> None:
-        """Note that a broker rejected a batch of `size` bytes as too large.
+        """Record that a broker rejected a batch of `size` bytes as too large.
 
         If it was within the limit, the limit becomes half its size. A larger batch is a probe, or older than the limit.
         """
@@ -81,7 +81,7 @@ class TopicLimits:
             limit.between = min(2 * limit.between, MAX_BATCHES_BETWEEN_PROBES)
 
     def taken(self, topic: str, size: int) -> None:
-        """Note that a batch of `size` bytes was acknowledged."""
+        """Record that a batch of `size` bytes was acknowledged."""
         limit = self._limits.get(topic)
         if limit is None:
             return

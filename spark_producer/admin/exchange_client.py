@@ -220,7 +220,7 @@ class ExchangeClient:
         return next((each for each in list(self._nodes)[:others] if client.ready(each)), None)
 
     def _take(self, completions: Iterable[Completion]) -> None:
-        """Note the responses that have arrived."""
+        """Store the responses that have arrived."""
         for completion in completions:
             exchange = next((each for each in self._begun if completion.tag in each.in_flight), None)
             if exchange is None:  # of an earlier call, which ended without it

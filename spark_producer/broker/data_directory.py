@@ -75,7 +75,7 @@ class DataDirectory:
 
     @property
     def coordinator_bytes(self) -> int:
-        """Minimum length of the coordinator's log in bytes, 0 if there has been none."""
+        """The length in bytes that the coordinator's log surely has; 0 if there has been no log."""
         return self._state.coordinator_bytes
 
     def store_topics(self, topics: dict[str, TopicEntry]) -> None:

@@ -218,7 +218,7 @@ def _temporary_settings(settings: BrokerSettings) -> BrokerSettings:
     """
     if settings.journal_dir is not None or settings.ledger_dirs:
         raise ConfigError(
-            "directories for journal and ledgers need a data directory that is kept: give one (--data-dir DIR)"
+            "directories for journal and ledgers need a data directory that is kept. Give one (--data-dir DIR)"
         )
     return replace(settings, sync_on_close=False)
 
@@ -262,7 +262,7 @@ def _open_broker(
     """Open the storage, the coordinator and the server of a broker; flush and close them at the end of the `with` block."""
     if advertised is None and host in _ALL_ADDRESSES:
         raise ConfigError(
-            f"the broker listens on all addresses ({host}), so it needs the one for clients: set "
+            f"the broker listens on all addresses ({host}), so it needs the one for clients. Set "
             "advertised=(host, port), or --advertised HOST:PORT"
         )
     secure_listener = (

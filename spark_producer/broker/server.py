@@ -105,12 +105,12 @@ class Server:
         return future
 
     def _confirmed(self, topic: str, partition: int) -> None:
-        """Note that batches of a partition are confirmed. Any thread may call this."""
+        """Record that batches of a partition are confirmed. Any thread may call this."""
         self._confirmed_partitions.append(partition_key(topic, partition))
         self._wake_once()
 
     def _space_freed(self) -> None:
-        """Note that the storage has space again. Any thread may call this."""
+        """Record that the storage has space again. Any thread may call this."""
         self._calls.append(self.clients.space_freed)
         self._wake_once()
 

@@ -300,7 +300,7 @@ class BrokerSettings:
         names = self._of_tiered_alone()
         if names and engine != TIERED:
             raise ConfigError(
-                f"the storage engine is {engine!r}, and only {TIERED!r} has {' and '.join(names)}: leave "
+                f"the storage engine is {engine!r}, and only {TIERED!r} has {' and '.join(names)}. Leave "
                 f"{'it' if len(names) == 1 else 'them'} out, or use the engine {TIERED!r} with a new data directory"
             )
 
@@ -360,7 +360,7 @@ def _policy(value: str | None) -> str:
     named = [each.strip() for each in (value or "").split(",")]
     if len(set(named)) < len(named) or not set(named) <= {DELETE, COMPACT}:
         raise BrokerError(
-            f"topic setting cleanup.policy has the invalid value {quoted(value)}: use {DELETE}, {COMPACT}, or both with a comma",
+            f"topic setting cleanup.policy has the invalid value {quoted(value)}. Use {DELETE}, {COMPACT}, or both with a comma",
             code=Code.INVALID_CONFIG,
         )
     return ",".join(named)
@@ -369,7 +369,7 @@ def _policy(value: str | None) -> str:
 def _ratio(name: str, value: str | None) -> float:
     if value is None or not _DECIMAL.fullmatch(value) or float(value) > 1:
         raise BrokerError(
-            f"topic setting {name} has the invalid value {quoted(value)}: use a number from 0 to 1",
+            f"topic setting {name} has the invalid value {quoted(value)}. Use a number from 0 to 1",
             code=Code.INVALID_CONFIG,
         )
     return float(value)
@@ -379,7 +379,7 @@ def _number(name: str, value: str | None, bounds: tuple[int, int] | None) -> int
     smallest, largest = bounds or (-_MAX_LONG, _MAX_LONG)
     if value is None or not _WHOLE_NUMBER.fullmatch(value) or not smallest <= int(value) <= largest:
         raise BrokerError(
-            f"topic setting {name} has the invalid value {quoted(value)}: use a whole number from {smallest} to {largest}",
+            f"topic setting {name} has the invalid value {quoted(value)}. Use a whole number from {smallest} to {largest}",
             code=Code.INVALID_CONFIG,
         )
     return int(value)

@@ -32,6 +32,6 @@ def check_name(name: str) -> None:
     """
     if not is_legal_name(name):
         raise BrokerError(
-            f"illegal topic name {quoted(name)}: use 1 to {MAX_NAME_LENGTH} of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'",
+            f"illegal topic name {quoted(name)}. Use 1 to {MAX_NAME_LENGTH} of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'",
             code=Code.INVALID_TOPIC_EXCEPTION,
         )

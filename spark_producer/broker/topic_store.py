@@ -150,7 +150,7 @@ class TopicStore:
             self._check_case(new.name)
         if not 1 <= new.partitions <= MAX_PARTITIONS:
             raise BrokerError(
-                f"{new.partitions} partitions are not possible: use 1 to {MAX_PARTITIONS}", code=Code.INVALID_PARTITIONS
+                f"{new.partitions} partitions are not possible. Use 1 to {MAX_PARTITIONS}", code=Code.INVALID_PARTITIONS
             )
         self._check_partition_limit(new.partitions)
         return self.check_configs(new.configs)
@@ -174,7 +174,7 @@ class TopicStore:
             )
         if count > MAX_PARTITIONS:
             raise BrokerError(
-                f"{count} partitions are not possible: use 1 to {MAX_PARTITIONS}", code=Code.INVALID_PARTITIONS
+                f"{count} partitions are not possible. Use 1 to {MAX_PARTITIONS}", code=Code.INVALID_PARTITIONS
             )
         self._check_partition_limit(count - now)
         return now
@@ -202,8 +202,8 @@ class TopicStore:
         other = next((other for other in self._topics if other.lower() == name.lower()), None)
         if other is not None:
             raise BrokerError(
-                f"topic {name!r} differs from {other!r} only in case, and the file system of {self.directory.path} ignores case: "
-                "use another name, or a data directory on another file system",
+                f"topic {name!r} differs from {other!r} only in case, and the file system of {self.directory.path} ignores case. "
+                "Use another name, or a data directory on another file system",
                 code=Code.INVALID_TOPIC_EXCEPTION,
             )
 

@@ -56,8 +56,8 @@ def _run(chosen: argparse.Namespace) -> None:
     for (size, _), config in zip(kinds, configs, strict=True):
         if size > config.max_request_size:
             raise ConfigError(
-                f"--sizes: a value of {size:,} bytes is more than max.request.size={config.max_request_size:,}; "
-                "raise it with --producer-config, and the topic's max.message.bytes too"
+                f"--sizes: a value of {size:,} bytes is more than max.request.size={config.max_request_size:,}. "
+                "Raise it with --producer-config, and the topic's max.message.bytes too"
             )
     leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout)
     print(

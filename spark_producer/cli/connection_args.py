@@ -88,7 +88,7 @@ def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | Non
         options.setdefault(SERVERS, chosen.default_servers)
     elif chosen.command_config is not None and SERVERS not in options:
         raise ConfigError(
-            f"{chosen.command_config} has no bootstrap.servers: add it there, or give --bootstrap-servers"
+            f"{chosen.command_config} has no bootstrap.servers. Add it there, or give --bootstrap-servers"
         )
     return options
 
@@ -99,7 +99,7 @@ def _refuse_secret(name: str, value: str) -> None:
     field = KAFKA_FIELDS.get(PRODUCER_NAMES.get(bare, ""))
     if field is not None and is_secret(field) and not is_reference(value):
         raise ConfigError(
-            f"{name} is a secret, and all users of this machine can read command lines: put it into the file of "
+            f"{name} is a secret, and all users of this machine can read command lines. Put it into the file of "
             "--command-config, or refer to it, ${env:NAME} or ${file:/path}"
         )
 

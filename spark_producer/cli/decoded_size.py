@@ -60,8 +60,8 @@ def _cut(window: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
     while at < window.num_rows:
         if len(too_large) and too_large[0] == at:
             raise pa.ArrowInvalid(
-                f"row {rows + at + 1} has {int(sizes[at]) >> 20:,} MiB when it is decoded, more than {MAX_ROW_BYTES >> 20} MiB: "
-                "leave it out or split it"
+                f"row {rows + at + 1} has {int(sizes[at]) >> 20:,} MiB when it is decoded, more than {MAX_ROW_BYTES >> 20} MiB. "
+                "Leave it out or split it"
             )
         before = ends[at - 1] if at else 0.0
         end = max(at + 1, int(np.searchsorted(ends, before + MAX_BYTES, side="right")))

@@ -34,4 +34,4 @@ def check_columns_count(count: int) -> None:
         pyarrow.ArrowInvalid: it has more.
     """
     if count > MAX_COLUMNS:
-        raise pa.ArrowInvalid(f"it has {count:,} columns, more than {MAX_COLUMNS:,}: leave some out")
+        raise pa.ArrowInvalid(f"it has {count:,} columns, more than {MAX_COLUMNS:,}. Leave some out")

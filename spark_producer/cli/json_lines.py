@@ -133,7 +133,7 @@ class JsonLines:
             number = next(at for at, value in enumerate(values) if value and not _is_unicode(value)) + rows + 1
             raise RecordError(
                 f"{self._name}, line {number}: field {name!r} has half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 "
-                "cannot encode (surrogates not allowed): write both halves, or the character"
+                "cannot encode (surrogates not allowed). Write both halves, or the character"
             ) from None
 
 
@@ -180,7 +180,7 @@ def _spans(found: Iterator[tuple[str, int, int]], names: Sequence[str]) -> list[
         if name in names:
             if name in spans:
                 raise _DuplicateError(
-                    f"the object has the field {name!r} twice, and readers differ in which one counts: leave one out"
+                    f"the object has the field {name!r} twice, and readers differ in which one counts. Leave one out"
                 )
             spans[name] = (start, end)
     return [spans.get(name) for name in names]

@@ -77,7 +77,7 @@ def _check_pages(raw: BinaryIO, metadata: parquet.FileMetaData, group: int) -> N
         if metadata.schema.column(number).max_repetition_level and chunk.num_values > _MAX_ELEMENTS:
             raise pa.ArrowInvalid(
                 f"column {chunk.path_in_schema!r} of row group {group} has {chunk.num_values:,} list elements, more than "
-                f"{_MAX_ELEMENTS:,}: write the file again with smaller row groups"
+                f"{_MAX_ELEMENTS:,}. Write the file again with smaller row groups"
             )
         largest = sorted(pages_of(raw, chunk))[-2:]
         unpacked += sum(page.unpacked for page in largest)
@@ -104,7 +104,7 @@ def _rows_at_once(metadata: parquet.FileMetaData) -> int:
     columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     fixed = sum(column.length or 0 for column in columns if column.physical_type == "FIXED_LEN_BYTE_ARRAY")
     if fixed > MAX_ROW_BYTES:
-        raise pa.ArrowInvalid(f"each of its rows has {fixed:,} bytes, more than {MAX_ROW_BYTES:,}: leave columns out")
+        raise pa.ArrowInvalid(f"each of its rows has {fixed:,} bytes, more than {MAX_ROW_BYTES:,}. Leave columns out")
     size = max(1, sum(group.total_byte_size for group in groups))
     by_bytes = MAX_BYTES * metadata.num_rows // size
     return max(1, min(MAX_ROWS, by_bytes, MAX_BYTES // max(1, fixed), MAX_CELLS // max(1, len(columns))))

@@ -54,7 +54,7 @@ def named_values(given: list[str], argument: str) -> dict[str, str]:
             shown = f", not {name!r} alone" if _NAME.fullmatch(name) else ""  # other text may be a secret
             raise ConfigError(f"{argument} takes NAME=VALUE{shown}")
         if name in found:
-            raise ConfigError(f"{argument} has {name!r} twice: give it once")
+            raise ConfigError(f"{argument} has {name!r} twice. Give it once")
         found[name] = value
     return found
 

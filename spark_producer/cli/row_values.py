@@ -66,7 +66,7 @@ class RowValues(NamedTuple):
 
 
 def as_binary(column: Column) -> Column:
-    """Return strings or bytes, of any type that `as_text` returns, as binary."""
+    """Return a column of strings or bytes as large binary; dictionaries are decoded."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     return column.cast(pa.large_binary())

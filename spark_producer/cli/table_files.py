@@ -38,7 +38,7 @@ UNREADABLE = (OSError, pa.ArrowException, ArithmeticError, LookupError, TypeErro
 """The exceptions of pyarrow and json for rows beyond Python's types, such as times after the year 9999 or 10,000 nested lists."""
 
 NO_MEMORY = (
-    "cannot be read: this machine has too little memory for it; write it again with smaller rows, batches or row groups"
+    "cannot be read: this machine has too little memory for it. Write it again with smaller rows, batches or row groups"
 )
 """The message for a `MemoryError`, Python's or Arrow's."""
 
@@ -135,8 +135,8 @@ def kind_of(name: str) -> str:
         if not os.path.lexists(name):
             raise ConfigError(f"{name} cannot be read: {os.strerror(errno.ENOENT)} (files come first, the topic last)")
         if Path(name).is_dir():
-            raise ConfigError(f"{name} cannot be read: it is a directory; name the files in it")
-        raise ConfigError(f"the format of {name} is unknown: give --format {'|'.join(FORMATS)}")
+            raise ConfigError(f"{name} cannot be read: it is a directory. Name the files in it")
+        raise ConfigError(f"the format of {name} is unknown. Give --format {'|'.join(FORMATS)}")
     return kind
 
 
@@ -150,7 +150,7 @@ def _bytes(stack: ExitStack, name: str) -> pa.NativeFile:
     """Open the file, decompressed according to the suffix of its name."""
     if name == STDIN:
         if sys.stdin is None:
-            raise ConfigError("stdin is closed: give the name of a file, or redirect stdin")
+            raise ConfigError("stdin is closed. Give the name of a file, or redirect stdin")
         return pa.PythonFile(cast(io.IOBase, sys.stdin.buffer), mode="r")
     if not Path(name).is_file():  # a pipe, such as `<(zcat …)`, or a device: pyarrow would seek to its end
         return pa.PythonFile(stack.enter_context(Path(name).open("rb")), mode="r")
@@ -280,7 +280,7 @@ def check_columns(source: Source, mapped: Mapped) -> None:
     """
     if len(set(source.columns)) != len(source.columns):
         several = next(name for name in source.columns if source.columns.count(name) > 1)
-        raise SchemaError(f"{source.name} has several columns {several!r}: give each column a different name")
+        raise SchemaError(f"{source.name} has several columns {several!r}. Give each column a different name")
     wanted = mapped.columns()
     if source.json is not None:
         source.json.look_for(wanted)

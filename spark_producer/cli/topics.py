@@ -209,7 +209,7 @@ def _agreed(topics: list[str]) -> bool:
         ConfigError: there is no terminal.
     """
     if not is_interactive():
-        raise ConfigError("there is no terminal for the question: give --yes to delete topics and all their records")
+        raise ConfigError("there is no terminal for the question. Give --yes to delete topics and all their records")
     names = for_log(", ".join(topics), limit=None)
     print(f"delete {names} with all their records? [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

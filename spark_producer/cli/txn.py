@@ -194,7 +194,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
         show(chosen, found, client.now_ms())
         record = found.log_state.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
-            raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
+            raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL. Leave --accept-partial out")
         print_line(f"open transactions: {len(found.open)}")
         _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails until it is restarted.")
         chosen.unfinished = "the sink may be taken over, and its batch not completed: run the command again"
@@ -271,7 +271,7 @@ def _described(
         similar = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
         listed = f": {', '.join(similar)}{', …' if len(names) > len(similar) else ''}" if names else ""
         raise ConfigError(
-            f"{chosen.control_topic} knows no sink {chosen.sink!r}: check its name, --bootstrap-servers and --control-topic. "
+            f"{chosen.control_topic} knows no sink {chosen.sink!r}. Check its name, --bootstrap-servers and --control-topic. "
             f"It knows {len(names)} sink{'s' * (len(names) != 1)}{listed}"
         )
     return found

@@ -175,7 +175,7 @@ def _csv_form(chosen: argparse.Namespace) -> CsvForm:
     quote = quote if chosen.quote is None else chosen.quote
     escape = escape if chosen.escape is None else chosen.escape
     if escape and not quote:
-        raise ConfigError("--escape is for quoted cells, and --quote none turns quotes off: leave one of them out")
+        raise ConfigError("--escape is for quoted cells, and --quote none turns quotes off. Leave one of them out")
     form = CsvForm(chosen.delimiter, chosen.infer_types, quote, "" if escape == quote else escape)
     characters = [character for character in form.dialect() if character]
     if len(set(characters)) < len(characters):

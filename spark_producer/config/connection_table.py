@@ -104,7 +104,7 @@ class ConnectionOptions(SecurityOptions):
                 continue
             parsed = parse_value(data_source_name(name), field, str(value))
             if type(value) is not type(parsed) or parsed != value:
-                raise ConfigError(f"{field.name}={value!r} is not in its final form: write {parsed!r}")
+                raise ConfigError(f"{field.name}={value!r} is not in its final form. Write {parsed!r}")
         self._check_together()
         if any(getattr(self, field.name) != field.default for field in SECURITY_FIELDS.values()):
             from spark_producer.config.security_rules import (

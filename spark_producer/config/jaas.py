@@ -118,11 +118,11 @@ def _entry(scanner: _Scanner) -> JaasEntry:
         if key in options:
             raise _SyntaxError(position, f"{_shown_key(key)} is given twice")
         if not scanner.accept("="):
-            raise _SyntaxError(scanner.position, f"{_shown_key(key)} has no value; write = and the value after it")
+            raise _SyntaxError(scanner.position, f"{_shown_key(key)} has no value. Write = and the value after it")
         options[key] = scanner.value(key)
     scanner.skip_space()
     if not scanner.at_end:
-        raise _SyntaxError(scanner.position, "text follows the semicolon; give one login module only")
+        raise _SyntaxError(scanner.position, "text follows the semicolon. Give one login module only")
     return JaasEntry(module, options)
 
 
@@ -199,7 +199,7 @@ class _Scanner:
             self._check_reference(begin, key, value)
         elif self._references and key in _SECRETS and has_no_kind(value):
             raise _SyntaxError(
-                begin, f"the value of {_shown_key(key)} is ${{…}} without a kind: write ${{env:NAME}} for a variable"
+                begin, f"the value of {_shown_key(key)} is ${{…}} without a kind. Write ${{env:NAME}} for a variable"
             )
         return Secret(value)
 
@@ -227,7 +227,7 @@ class _Scanner:
                 character = self.text[self.position : self.position + 1]
                 if character not in _ESCAPED or not character:
                     raise _SyntaxError(
-                        self.position - 1, f"the value of {_shown_key(key)} has a single backslash; write it twice"
+                        self.position - 1, f"the value of {_shown_key(key)} has a single backslash. Write it twice"
                     )
                 self.position += 1
             parts.append(character)

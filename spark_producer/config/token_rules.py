@@ -21,7 +21,7 @@ _AWS_LOGIN_HANDLERS = (
 _AWS_CLIENT_HANDLERS = ("software.amazon.msk.auth.iam.IAMClientCallbackHandler",)
 
 _URL, _PROVIDER = "sasl_oauthbearer_token_endpoint_url", "sasl_oauthbearer_token_provider"
-_NO_JAVA = "Java classes cannot run here; give `oauthTokenProvider`, a function of Python"
+_NO_JAVA = "Java classes cannot run here. Give `oauthTokenProvider`, a function of Python"
 
 
 class GivenCredentials(NamedTuple):

@@ -13,12 +13,12 @@ from spark_producer.config.source_options import SOURCE_FIELDS
 KAFKA_PREFIX = "kafka."
 """The prefix of Kafka's names among the options of the Spark sink."""
 
-KERBEROS = "Kerberos needs a C library and a ticket on every executor; use SCRAM, OAUTHBEARER or Spark's own Kafka sink"
+KERBEROS = "Kerberos needs a C library and a ticket on every executor. Use SCRAM, OAUTHBEARER or Spark's own Kafka sink"
 _CONSUMERS = "it belongs to consumers"
 _JAVA = "Java classes cannot run here"
-_CAST = "keys and values are string or binary columns; cast the column instead"
+_CAST = "keys and values are string or binary columns. Cast the column instead"
 _JAVA_TLS = "Java's TLS does not run here, and OpenSSL's has no such option"
-_JAVA_TOKENS = "Java classes cannot run here; give a token endpoint or `oauthTokenProvider`"
+_JAVA_TOKENS = "Java classes cannot run here. Give a token endpoint or `oauthTokenProvider`"
 _ENGINES = "OpenSSL is configured for Python as a whole"
 _CHECKS = "brokers validate tokens; a client only sends them"
 
@@ -39,8 +39,8 @@ SECURITY_UNSUPPORTED: dict[str, str] = {
     "ssl.crl.location": "certificate revocation lists are not supported",
     "ssl.client.auth": "it belongs to brokers",
     "sasl.enabled.mechanisms": "it belongs to brokers",
-    "enable.sasl.oauthbearer.unsecure.jwt": "unsigned tokens are for tests; give a token endpoint or `oauthTokenProvider`",
-    "sasl.oauthbearer.config": "unsigned tokens are for tests; give a token endpoint or `oauthTokenProvider`",
+    "enable.sasl.oauthbearer.unsecure.jwt": "unsigned tokens are for tests. Give a token endpoint or `oauthTokenProvider`",
+    "sasl.oauthbearer.config": "unsigned tokens are for tests. Give a token endpoint or `oauthTokenProvider`",
     "oauth_cb": "give the function's name, `module:function`, in `oauthTokenProvider`",
     "sasl.oauthbearer.grant.type": "client credentials are the only grant; for others give `oauthTokenProvider`",
     "sasl.oauthbearer.jwt.retriever.class": _JAVA_TOKENS,
@@ -56,7 +56,7 @@ SECURITY_UNSUPPORTED: dict[str, str] = {
 UNSUPPORTED: Mapping[str, str] = {
     "key.serializer": _CAST,
     "value.serializer": _CAST,
-    "interceptor.classes": "Java classes cannot run here; change the DataFrame before the write",
+    "interceptor.classes": "Java classes cannot run here. Change the DataFrame before the write",
     "metric.reporters": "Java classes cannot run here; metrics are in the commit log line",
     "auto.include.jmx.reporter": "Java classes cannot run here; metrics are in the commit log line",
     "group.id": _CONSUMERS,
@@ -74,7 +74,7 @@ UNSUPPORTED: Mapping[str, str] = {
 """The reason for names that writes do not take."""
 
 _ASYNCHRONOUS = (
-    "with it Spark saves its progress only from time to time, and a restart repeats several micro-batches; leave it out"
+    "with it Spark saves its progress only from time to time, and a restart repeats several micro-batches. Leave it out"
 )
 
 _FAMILIES: Mapping[str, str] = {
@@ -130,7 +130,7 @@ _FILE_OPTIONS = {
 }
 """Options that name a file system, and the alternative."""
 
-_READING = "it is for reads; leave it out of writes"
+_READING = "it is for reads. Leave it out of writes"
 _SOURCE_NAMES = frozenset(name.lower() for name in SOURCE_OPTIONS)
 _CHECKPOINT_NAMES = frozenset(name.lower() for name in CHECKPOINT_OPTIONS)
 _WITH_CAPITALS = {

@@ -21,10 +21,10 @@ from spark_producer.config.unsupported import (
 )
 
 _GROUP = "no consumer group is joined: Spark assigns the partitions to tasks"
-_CAST = "keys and values are binary columns; cast the column, or set valueFormat or keyFormat to avro"
+_CAST = "keys and values are binary columns. Cast the column, or set valueFormat or keyFormat to avro"
 _METRICS = "a read has Spark's metrics: StreamingQueryProgress, and the page of the stage"
 _COMMITS = (
-    "the offsets of a stream are in its checkpoint; set commitGroup to commit them to a group, for Kafka's tools, too"
+    "the offsets of a stream are in its checkpoint. Set commitGroup to commit them to a group, for Kafka's tools, too"
 )
 _METADATA = "topics and leaders are looked up at each trigger and for each task, beginning with the bootstrap servers"
 _SHARES = "share groups are not supported"
@@ -35,7 +35,7 @@ UNSUPPORTED_READS: Mapping[str, str] = SECURITY_UNSUPPORTED | {
     "auto.commit.interval.ms": _COMMITS,
     "key.deserializer": _CAST,
     "value.deserializer": _CAST,
-    "interceptor.classes": "Java classes cannot run here; change the DataFrame after the read",
+    "interceptor.classes": "Java classes cannot run here. Change the DataFrame after the read",
     "session.timeout.ms": _GROUP,
     "heartbeat.interval.ms": _GROUP,
     "max.poll.interval.ms": _GROUP,
@@ -45,7 +45,7 @@ UNSUPPORTED_READS: Mapping[str, str] = SECURITY_UNSUPPORTED | {
     "partition.assignment.strategy": _GROUP,
     "internal.leave.group.on.close": _GROUP,
     "max.poll.records": "maxOffsetsPerTrigger bounds a micro-batch, maxRecordsPerPartition a task",
-    "exclude.internal.topics": "internal topics match no pattern; name one in subscribe to read it",
+    "exclude.internal.topics": "internal topics match no pattern. Name one in subscribe to read it",
     "allow.auto.create.topics": "a read never creates topics",
     "metric.reporters": _METRICS,
     "auto.include.jmx.reporter": _METRICS,
@@ -105,7 +105,7 @@ def explain_read_option(raw: str) -> str:
     if reason:
         return f"option {raw!r} is not supported: {reason}"
     if is_for_writes(name):
-        return f"option {raw!r} is not supported: it is for writes; leave it out of reads"
+        return f"option {raw!r} is not supported: it is for writes. Leave it out of reads"
     if bare in _LIBRDKAFKA:
         return f"unknown option {raw!r}: it is librdkafka's name. Did you mean '{KAFKA_PREFIX}{_LIBRDKAFKA[bare]}'?"
     return _unknown(raw, bare)

@@ -86,7 +86,7 @@ class FetchThread:
         """
         while True:
             if os.getpid() != self._process:
-                raise IllegalState("this read was begun in another process: begin it again in the forked one")
+                raise IllegalState("this read was begun in another process. Begin it again in the forked one")
             try:
                 found = self._queue.get(timeout=MAX_POLL_S)
             except Empty:

@@ -45,7 +45,7 @@ def read_ranges(
     if not wanted:
         return
     if len({each.topic_partition for each in wanted}) < len(wanted):
-        raise ValueError("two ranges are of one topic-partition: read one after the other")
+        raise ValueError("two ranges are of one topic-partition. Read one after the other")
     connections = CONNECTIONS.take(settings.connection)
     thread = FetchThread(settings, wanted, connections, topic_ids)
     thread.start()

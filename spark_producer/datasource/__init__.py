@@ -17,8 +17,8 @@ except ImportError as error:
     if (error.name or "").partition(".")[0] != "pyspark":
         raise
     raise ImportError(
-        f'format("pyproducer") needs PySpark 4.0 or newer, and this Python ({sys.executable}) has none that works ({error}): '
-        "run with the Python of your platform's Spark, or pip install 'pyproducer[spark]'. spark_producer.Producer, the "
+        f'format("pyproducer") needs PySpark 4.0 or newer, and this Python ({sys.executable}) has none that works ({error}). '
+        "Run with the Python of your platform's Spark, or pip install 'pyproducer[spark]'. spark_producer.Producer, the "
         "embedded broker and the command line need no Spark",
         name=error.name,
     ) from error

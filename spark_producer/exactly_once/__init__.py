@@ -4,6 +4,7 @@ Owns: the control record and its topic, the pure states of BEGIN, COMMIT, ABORT 
 and the repairs by a person (`pyproducer txn`).
 Must not know: Spark (`datasource` calls this package), nor how tasks write their rows (`producer`).
 
-A sink is what an `exactlyOnceId` names, and the fields `sink` hold its value. In the driver process `driver` runs the states of
-`protocol`, and `cluster.command_executor` executes the command of each state; `cluster.control_write` writes the control record.
+A sink is what an `exactlyOnceId` names; each field `sink` has the value of that option. In the driver process `driver` runs the
+states of `protocol`, and `cluster.command_executor` executes the command of each state; `cluster.control_write` writes the
+control record.
 """

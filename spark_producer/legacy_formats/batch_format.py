@@ -115,7 +115,7 @@ class BatchFormat:
         """
         if self.magic < MAGIC and codec in ONLY_IN_V2:
             name = codec.name.lower()
-            raise RecordBatchError(f"message format V{self.magic} does not have {name}: use gzip, snappy or lz4")
+            raise RecordBatchError(f"message format V{self.magic} does not have {name}. Use gzip, snappy or lz4")
 
     def check_records(self, columns: RecordColumns, rows: Int64Array, base_timestamp: int | None) -> None:
         """Check that a batch takes `rows` of the columns; its first record has `base_timestamp`, None if it has no record yet.
@@ -168,5 +168,5 @@ def _check_distances(columns: RecordColumns, rows: Int64Array, base_timestamp: i
     latest = int(np.max(np.broadcast_to(columns.timestamps, len(columns))[rows]))
     if latest - base > MAX_TIMESTAMP:
         raise RecordBatchError(
-            f"timestamps {base} and {latest} are too far apart for one batch; put the records into two"
+            f"timestamps {base} and {latest} are too far apart for one batch. Put the records into two"
         )

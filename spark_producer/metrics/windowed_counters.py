@@ -63,9 +63,9 @@ class WindowedCounters:
     One thread records, or several under a lock; the other methods need a lock that they share with `roll`. They may run while
     an event is being recorded, and then see a part of it.
 
-    A window is `samples` whole samples and the one that is being filled. The first event that comes when a sample is as old
-    as `Window.seconds` closes it. A sample no longer counts when its last event is as old as the whole window. Reading changes
-    nothing, unlike in Java, where reading an idle sensor begins a new sample.
+    A window is `samples` whole samples and the one that is being filled. A sample ends with the first event that comes when
+    the sample is as old as `Window.seconds`. It no longer counts when its last event is as old as the whole window. Reading
+    changes nothing, unlike in Java, where reading an idle sensor begins a new sample.
     """
 
     SUMS: ClassVar[tuple[str, ...]] = ()

@@ -17,7 +17,7 @@ def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
     entries = [entry.strip() for entry in servers.split(",")]
     addresses = [_parse(entry, servers) for entry in entries if entry]
     if not addresses:
-        raise ConfigError(f"bootstrap.servers is {servers!r}: give at least one host:port")
+        raise ConfigError(f"bootstrap.servers is {servers!r}. Give at least one host:port")
     return list(dict.fromkeys(addresses))
 
 
@@ -30,7 +30,7 @@ def format_address(host: str, port: int) -> str:
 def _parse(entry: str, servers: str) -> tuple[str, int]:
     bare = entry.rpartition("://")[2]  # Kafka's own client allows a listener name before the host
     if "@" in bare:
-        raise ConfigError("bootstrap.servers: an entry has text before an @; give host:port, without user or password")
+        raise ConfigError("bootstrap.servers: an entry has text before an @. Give host:port, without user or password")
     host, colon, port = bare.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -308,7 +308,7 @@ def with_broker_name(node: NodeConnection, error: PyProducerError) -> PyProducer
             links += link.__cause__, link.__context__
     if isinstance(error, RemoteProtocolError) and getattr(error, "tls_alert", False):
         return TlsFailed(
-            f"{node} expects TLS, which is off: set kafka.security.protocol to SSL or SASL_SSL",
+            f"{node} expects TLS, which is off. Set kafka.security.protocol to SSL or SASL_SSL",
             fatal=True,
         )
     if isinstance(error, ProtocolError | AuthenticationFailed | ConfigError):

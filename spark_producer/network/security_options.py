@@ -137,6 +137,6 @@ def _check_loopback(config: ConnectionOptions, login: Credentials) -> None:
         if not is_loopback(host):
             secret = "the password" if login.mechanism == "PLAIN" else "the token"
             raise ConfigError(
-                f"{login.mechanism} over SASL_PLAINTEXT would send {secret} in clear text to {format_address(host, port)}: set "
+                f"{login.mechanism} over SASL_PLAINTEXT would send {secret} in clear text to {format_address(host, port)}. Set "
                 "kafka.security.protocol to SASL_SSL, or allowPlaintextCredentials to true"
             )

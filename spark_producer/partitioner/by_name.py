@@ -99,9 +99,9 @@ def make_partitioner(
     choice: PartitionerRules | PartitionFunction | None = None,
     choose: random.Random | None = None,
 ) -> Partitioner:
-    """Return the partitioner of a producer. Without `load` queues are ignored; `choice` overrides `partitioner.class`.
+    """Return the partitioner of a producer. `choice` overrides `partitioner.class`.
 
-    `choose` is the source of random numbers; None for a new one.
+    Without `load`, the lengths of queues are ignored. `choose` is the source of random numbers; None for a new one.
 
     Raises:
         ConfigError: as `resolve_partitioner`.

@@ -62,7 +62,7 @@ class UniformStickyPartitioner(StickyRule):
         self._current[topic.topic] = (partition, produced)
 
     def restart(self) -> None:
-        """Choose a new partition after a flush. A flush closes every batch, so small tasks cover more partitions."""
+        """Choose a new partition after a flush, which closes every batch. So the rows of small tasks go to more partitions."""
         self._current.clear()
 
     def _next(self, topic: TopicPartitions) -> int:

@@ -18,7 +18,7 @@ def check_timeout(seconds: float | None) -> None:
     """
     if seconds is not None and not seconds >= 0:
         raise PyProducerError(
-            f"close() got the timeout {seconds}: give 0 seconds or more, or none to wait for all batches"
+            f"close() got the timeout {seconds}. Give 0 seconds or more, or none to wait for all batches"
         )
 
 
@@ -30,7 +30,7 @@ def check_may_flush(on_io_thread: bool) -> None:
     """
     if on_io_thread:
         raise PyProducerError(
-            "flush() was called by a callback, on the thread that it would wait for; call it on another thread"
+            "flush() was called by a callback, on the thread that it would wait for. Call it on another thread"
         )
 
 
@@ -43,7 +43,7 @@ def too_large(columns: CheckedColumns, config: ProducerConfig) -> RejectedRows:
     def message(at: RowContext) -> str:
         return (
             f"a record of {at.found} bytes ({at.location}) exceeds kafka.max.request.size "
-            f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}); raise it, and the "
+            f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}). Raise it, and the "
             "topic's max.message.bytes, or make the row smaller"
         )
 

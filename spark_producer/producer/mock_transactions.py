@@ -56,7 +56,7 @@ class MockTransactions(Generic[Record]):
         if self.failure is not None:
             raise TransactionAbortable(str(self.failure))
         if self.initialized and not self.in_flight:
-            raise IllegalState("no transaction is open: call begin_transaction() first")
+            raise IllegalState("no transaction is open. Call begin_transaction() first")
 
     def mark_abortable(self, error: Exception) -> None:
         """Make the transaction in flight abortable only, because it lacks a row."""

@@ -330,7 +330,7 @@ class Producer:
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:
-            raise IllegalState("this producer has no transactions: set transactional.id to a name that stays the same")
+            raise IllegalState("this producer has no transactions. Set transactional.id to a name that stays the same")
         return self._transactions
 
     def metrics(self) -> Values:

@@ -259,7 +259,7 @@ class Transactions:
         """
         if threading.get_ident() == self._accumulator.io_thread:
             raise IllegalState(
-                f"{call.value}() was called by a callback, on the thread that executes it; call it on another thread"
+                f"{call.value}() was called by a callback, on the thread that executes it. Call it on another thread"
             )
         if not self._has_committed(call):
             self._incomplete.check_open()
@@ -302,7 +302,7 @@ class Transactions:
             self._manager.calls.append(found)
         elif found.call is not call:
             raise IllegalState(
-                f"{call.value}() was called before {found.call.value}() had its result: call {found.call.value}() again to get "
+                f"{call.value}() was called before {found.call.value}() had its result. Call {found.call.value}() again to get "
                 "the result, or close the producer"
             )
         elif call is TxnCall.BEGIN and found.caller not in (None, threading.get_ident()):
@@ -332,7 +332,7 @@ def group_offsets(offsets: Mapping[tuple[str, int], int | GroupOffset], group: s
         raise RecordError("send_offsets_to_transaction() needs the name of a consumer group")
     if member.generation_id > 0 and not member.member_id:
         raise RecordError(
-            f"group {member.group_id!r} has generation {member.generation_id} and no member_id: give both"
+            f"group {member.group_id!r} has generation {member.generation_id} and no member_id. Give both"
         )
     found = {}
     for (topic, partition), given in offsets.items():

@@ -224,7 +224,7 @@ class Connection(Generic[RequestTag]):
         return self._frames.space()
 
     def received(self, count: int) -> list[Response[RequestTag]]:
-        """Note that `count` bytes were put into `space()`, and return the responses that are now complete.
+        """Record that `count` bytes were put into `space()`, and return the responses that are now complete.
 
         If the peer violates the protocol, or refuses its versions or the login, the connection is closed, and `fault` has the
         reason; the responses before the fault are still returned.

@@ -91,7 +91,7 @@ class FrameReader:
         self._filled = self._large_size = self._large_filled = 0
 
     def received(self, count: int) -> list[memoryview]:
-        """Note that `count` bytes were put at the start of `space()`, and return the frames that are now complete.
+        """Record that `count` bytes were put at the start of `space()`, and return the frames that are now complete.
 
         Raises:
             RemoteProtocolError: The next frame claims a negative size, or more than the maximum; `tls_alert` says whether it
@@ -162,6 +162,6 @@ class FrameReader:
         hint = next((text for prefix, text in _FOREIGN_STARTS if start.startswith(prefix)), None)
         return RemoteProtocolError(
             f"the peer announces a frame of {size} bytes, allowed are 0 to {self.max_frame_size}: "
-            + (hint or "it may not speak the Kafka protocol; check host, port and security.protocol"),
+            + (hint or "it may not speak the Kafka protocol. Check host, port and security.protocol"),
             tls_alert=start.startswith(_ALERT),
         )

@@ -38,7 +38,7 @@ class Allowance:
         self._max = self._remaining = maximum
 
     def take(self, count: int) -> None:
-        """Note `count` elements that follow.
+        """Take `count` elements, which follow, from the allowance.
 
         Raises:
             RemoteProtocolError: They are more than the allowance.

@@ -21,7 +21,7 @@ def binary_column(name: str, array: ArrowArray) -> BinaryColumn:
     if pa.types.is_null(kind):
         return BinaryColumn(pa.nulls(len(array), pa.binary()))
     if not is_bytes(kind):
-        raise SchemaError(f"column {name!r} must be string or binary, not {kind}; cast it")
+        raise SchemaError(f"column {name!r} must be string or binary, not {kind}. Cast it")
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)

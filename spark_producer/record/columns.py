@@ -192,7 +192,7 @@ def take_rows(batch: pa.RecordBatch, rows: Int64Array) -> pa.RecordBatch:
 def _by_name(batch: pa.RecordBatch) -> dict[str, ArrowArray]:
     given: dict[str, ArrowArray] = dict(zip(batch.schema.names, batch.columns, strict=True))
     if len(given) < batch.num_columns:
-        raise SchemaError(f"two columns have the same name among {', '.join(batch.schema.names)}; drop one of them")
+        raise SchemaError(f"two columns have the same name among {', '.join(batch.schema.names)}. Drop one of them")
     unknown = sorted(set(given) - set(COLUMN_NAMES))
     if unknown:
         raise SchemaError(f"unknown column {unknown[0]!r}: the columns are {', '.join(COLUMN_NAMES)}")
@@ -214,10 +214,10 @@ def _topics(
     if topic is not None:
         return (topic,), None
     if column is None:
-        raise SchemaError("no topic: set the option 'topic', or add a column 'topic'")
+        raise SchemaError("no topic is given. Set the option 'topic', or add a column 'topic'")
     kind = value_type(column)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise SchemaError(f"column 'topic' must be a string, or a dictionary of strings, not {column.type}; cast it")
+        raise SchemaError(f"column 'topic' must be a string, or a dictionary of strings, not {column.type}. Cast it")
     encoded = _used_only(column) if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
     topics: tuple[str, ...] | None
     try:
@@ -235,7 +235,7 @@ def _topics(
 
 
 def _null_topic_message(at: RowContext) -> str:
-    return f"row {at.row} of the task has a null topic; fill it, or set the option 'topic'"
+    return f"row {at.row} of the task has a null topic. Fill it, or set the option 'topic'"
 
 
 def _readable_topics(
@@ -253,7 +253,7 @@ def _readable_topics(
         errors_at(
             bad,
             RowErrorKind.TOPIC,
-            lambda _: f"a topic name in rows {first} to {last} of the task is not UTF-8; correct the column",
+            lambda _: f"a topic name in rows {first} to {last} of the task is not UTF-8. Correct the column",
         )
     )
     topics = tuple(name.decode(errors="replace") for name in cast("list[bytes]", names.to_pylist()))
@@ -274,7 +274,7 @@ def _partitions(column: ArrowArray | None, faults: list[RowErrors]) -> Int32Arra
     if column is None or pa.types.is_null(column.type):
         return None
     if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
-        raise SchemaError(f"column 'partition' must be an int, not {column.type}; cast it")
+        raise SchemaError(f"column 'partition' must be an int, not {column.type}. Cast it")
     if column.null_count == len(column):
         return None
     partitions: Int32Array = numbers(column.cast(pa.int32()), nulls=-1)
@@ -286,7 +286,7 @@ def _partitions(column: ArrowArray | None, faults: list[RowErrors]) -> Int32Arra
             errors_at(
                 negative,
                 RowErrorKind.PARTITION,
-                lambda at: f"partition {at.found} is negative ({at.location}); null leaves the choice to the producer",
+                lambda at: f"partition {at.found} is negative ({at.location}). Null leaves the choice to the producer",
                 partitions,
             )
         )
@@ -302,7 +302,7 @@ def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[RowErrors])
                 ~is_valid(column),
                 RowErrorKind.TIMESTAMP,
                 lambda at: (
-                    f"the timestamp is null ({at.location}); fill it, or drop the column for the time of writing"
+                    f"the timestamp is null ({at.location}). Fill it, or drop the column for the time of writing"
                 ),
             )
         )
@@ -314,7 +314,7 @@ def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[RowErrors])
             errors_at(
                 times < 0,
                 RowErrorKind.TIMESTAMP,
-                lambda at: f"the timestamp is {at.found} ms, before 1970 ({at.location}); Kafka has no such time",
+                lambda at: f"the timestamp is {at.found} ms, before 1970 ({at.location}). Kafka has no such time",
                 times,
             )
         )
@@ -330,7 +330,7 @@ def _milliseconds(column: ArrowArray, faults: list[RowErrors]) -> Int64Array:
         return numbers(column, nulls=0)
     if not (pa.types.is_timestamp(kind) and kind.tz is not None):
         raise SchemaError(
-            f"column 'timestamp' must be a timestamp with a time zone, or a long of milliseconds since 1970, not {kind}; cast it"
+            f"column 'timestamp' must be a timestamp with a time zone, or a long of milliseconds since 1970, not {kind}. Cast it"
         )
     per = _PER_MILLISECOND[kind.unit]
     raw: Int64Array = numbers(column.view(pa.int64()), nulls=0)

@@ -121,7 +121,7 @@ def record_schema(columns: frozenset[str] | None) -> pa.Schema:
     fields = [field for field in (*_FIELDS, TIMESTAMP_TYPE_FIELD) if field.name in columns]
     if not fields or len(fields) < len(columns):
         known = ", ".join([*RECORD_SCHEMA.names, TIMESTAMP_TYPE_FIELD.name])
-        raise ValueError(f"columns {sorted(columns)} cannot be read: name some of {known}")
+        raise ValueError(f"columns {sorted(columns)} cannot be read. Name some of {known}")
     return pa.schema(fields)
 
 

@@ -91,7 +91,7 @@ class BatchPieces:
         def message(at: RowContext) -> str:
             return (
                 f"row {at.row} of the task takes {at.found} bytes with its dictionaries decoded, more than the {largest} that "
-                f"a record may have here ({_LIMITS}); make the row smaller, or raise them"
+                f"a record may have here ({_LIMITS}). Make the row smaller, or raise them"
             )
 
         rows = row_locations_only(self._batch, self._topic, self._first_row)

@@ -28,12 +28,12 @@ def header_entries(column: ArrowArray) -> tuple[Int64Array, pa.StructArray] | No
         column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     if not isinstance(column, pa.ListArray | pa.LargeListArray):
         raise SchemaError(
-            f"column 'headers' must be an array of struct<key: string, value: binary>, or a map, not {kind}; cast it"
+            f"column 'headers' must be an array of struct<key: string, value: binary>, or a map, not {kind}. Cast it"
         )
     entry = column.type.value_type
     if not pa.types.is_struct(entry) or sorted(field.name for field in entry) != ["key", "value"]:
         raise SchemaError(
-            f"an entry of column 'headers' must be a struct<key: string, value: binary>, not {entry}; cast it"
+            f"an entry of column 'headers' must be a struct<key: string, value: binary>, not {entry}. Cast it"
         )
     counts: Int64Array = numbers(column.value_lengths(), nulls=0).astype(np.int64)
     return (counts, cast("pa.StructArray", column.flatten())) if counts.any() else None
@@ -68,15 +68,15 @@ def header_blocks(column: ArrowArray, faults: list[RowErrors]) -> BinaryColumn |
 
 
 def _many_headers_message(at: RowContext) -> str:
-    return f"a row has {at.found} headers ({at.location}); a record may have {MAX_HEADERS}"
+    return f"a row has {at.found} headers ({at.location}). A record may have {MAX_HEADERS} at most"
 
 
 def _null_key_message(at: RowContext) -> str:
-    return f"a header key is null ({at.location}); Kafka's header keys are never null"
+    return f"a header key is null ({at.location}), which Kafka does not allow. Drop the header, or name it"
 
 
 def _invalid_key_message(at: RowContext) -> str:
-    return f"a header key is not UTF-8 ({at.location}); consumers cannot read it: correct it"
+    return f"a header key is not UTF-8 ({at.location}), so consumers cannot read it. Correct it"
 
 
 def _rows_of(entries: BoolArray, counts: Int64Array) -> BoolArray:

@@ -75,9 +75,9 @@ class RecordCursor:
     def _headers(self) -> None:
         count = self.varint("header count", _VARINT_BYTES)
         if not 0 <= 2 * count <= self.remaining:  # each header takes two bytes or more
-            raise CorruptRecord(f"header count is {count}, {self.remaining} bytes are left")
+            raise CorruptRecord(f"header count is {count}, but only {self.remaining} bytes are left")
         if count > MAX_HEADERS:
-            raise CorruptRecord(f"header count is {count}; up to {MAX_HEADERS} are read")
+            raise CorruptRecord(f"header count is {count}, more than {MAX_HEADERS}")
         for _ in range(count):
             if self.sized("header key") is None:
                 raise CorruptRecord("a header key is null")

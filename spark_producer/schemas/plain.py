@@ -124,7 +124,7 @@ def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | 
             return None  # the logical type is invalid; but decimals that are small enough do fit
         raise type_mismatch(path, kind, for_log(wanted))
     if kind.scale != scale or kind.precision > precision:
-        raise type_mismatch(path, kind, f"{for_log(wanted)}; cast the field to it")
+        raise type_mismatch(path, kind, f"{for_log(wanted)}. Cast the field to it")
     if schema["type"] == "fixed" and not width:
         raise SchemaError(f"field '{path}': the schema has a fixed type without a size")
     if width > MAX_DECIMAL_BYTES:

@@ -285,7 +285,7 @@ def _text(schema: Schema, what: str) -> str:
 
 
 _HINTS = {
-    401: "The login is wrong or missing: set basic.auth.user.info or bearer.auth.token",
+    401: "The login is wrong or missing. Set basic.auth.user.info or bearer.auth.token",
     403: "The user lacks the permission: get it; a write may set auto.register.schemas=false for a schema that is registered",
     404: "Register the schema first, or, for a write, set auto.register.schemas=true",
     422: "The schema is invalid for the registry",

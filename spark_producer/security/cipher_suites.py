@@ -52,7 +52,7 @@ def choose(protocols: Sequence[str], suites: Sequence[str]) -> TlsVersionsAndSui
     newer = SUITES_OF_1_3 & {*suites}
     if newer and newer != SUITES_OF_1_3 and TLS_1_3 in protocols:
         raise ConfigError(
-            f"ssl.cipher.suites has only {', '.join(sorted(newer))} of TLS 1.3, and Python's ssl always allows all three: add "
+            f"ssl.cipher.suites has only {', '.join(sorted(newer))} of TLS 1.3, and Python's ssl always allows all three. Add "
             f"{', '.join(sorted(SUITES_OF_1_3 - newer))}, or set ssl.enabled.protocols to {TLS_1_2}"
         )
     versions = [version for version, found in ((TLS_1_2, older), (TLS_1_3, newer)) if found and version in protocols]

@@ -118,7 +118,7 @@ def _restrict(context: TlsContext, protocols: Sequence[str], suites: Sequence[st
             context.set_ciphers(choice.suites)
         except ssl.SSLError as error:
             raise TlsFailed(
-                f"this OpenSSL supports none of the cipher suites {', '.join(suites)}; change ssl.cipher.suites",
+                f"this OpenSSL supports none of the cipher suites {', '.join(suites)}. Change ssl.cipher.suites",
                 fatal=True,
             ) from error
     return choice.versions
@@ -157,7 +157,7 @@ def _load_identity(context: TlsContext, identity: KeyStoreEntry) -> None:
 
 def _load_problem(identity: KeyStoreEntry, reason: str, prompted: bool) -> str:
     if prompted and not identity.key_password:
-        return "the key is encrypted; set ssl.key.password"
+        return "the key is encrypted. Set ssl.key.password"
     if "KEY_VALUES_MISMATCH" in reason:
         return "the key does not match the certificate; a file with a chain must begin with the certificate of the key"
     if prompted:

@@ -65,7 +65,7 @@ def decrypt_key(key: ProtectedKey, origin: str, password: Secret | None) -> Secr
         TlsFailed: the password is missing or wrong, or the key has another protection (fatal).
     """
     if password is None:
-        raise _bad(origin, f"its key {key.alias!r} needs a password: set ssl.keystore.password")
+        raise _bad(origin, f"its key {key.alias!r} needs a password. Set ssl.keystore.password")
     try:
         algorithm, held = (element(key.protected, SEQUENCE).child(index) for index in (0, 1))
         known = bytes(algorithm.child(0).content) == _ALGORITHM and held.tag == OCTET_STRING

@@ -25,7 +25,7 @@ def plain(username: str, password: Secret) -> Generator[bytes, bytes, None]:
 def _check(field: str, option: str, text: Secret) -> None:
     """Raise an error, without the text, if PLAIN cannot send `text`."""
     if not text:
-        raise AuthenticationFailed(f"PLAIN needs a {field}, and it is empty: set {option}", fatal=True)
+        raise AuthenticationFailed(f"PLAIN needs a {field}, and it is empty. Set {option}", fatal=True)
     if "\0" in text.reveal():
         raise AuthenticationFailed(f"PLAIN cannot send the {field}: it contains the character NUL", fatal=True)
     if not is_unicode(text):

@@ -84,7 +84,7 @@ def _rules(allowed: Sequence[str], variables: _Variables) -> list[str]:
     for rule in rules:
         if not _RULE.fullmatch(rule):
             source = "secretsAllow" if from_platform is None else ALLOW_VARIABLE
-            raise _error(source, f"{for_log(rule)!r} is not a rule; write env:NAME, env:PREFIX* or file:/directory/")
+            raise _error(source, f"{for_log(rule)!r} is not a rule. Write env:NAME, env:PREFIX* or file:/directory/")
     return rules
 
 
@@ -178,7 +178,7 @@ def _reference(provider: str, rest: str) -> str:
 def _not_allowed(name: str, wanted: str, rule: str) -> ConfigError:
     return _error(
         name,
-        f"references to {for_log(wanted)} are not allowed here: add {for_log(rule)} to secretsAllow, or to "
+        f"references to {for_log(wanted)} are not allowed here. Add {for_log(rule)} to secretsAllow, or to "
         f"{ALLOW_VARIABLE} in the environment of driver and executors, which overrides it",
     )
 

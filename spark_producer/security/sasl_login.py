@@ -73,7 +73,7 @@ class SaslLogin:
     def _oauthbearer(self) -> Generator[bytes, bytes, None]:
         if self._tokens is None:
             raise ConfigError(
-                "no source of tokens for OAUTHBEARER: set a token endpoint or a token provider", fatal=True
+                "no source of tokens for OAUTHBEARER. Set a token endpoint or a token provider", fatal=True
             )
         return self._by_token(self._tokens, self._tokens.token())
 

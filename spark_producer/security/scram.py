@@ -150,7 +150,7 @@ def scram(
     hash_name = HASHES[mechanism]
     if not password:
         raise AuthenticationFailed(
-            f"{mechanism} needs a password, and it is empty: set kafka.sasl.password", fatal=True
+            f"{mechanism} needs a password, and it is empty. Set kafka.sasl.password", fatal=True
         )
     remember(password)  # only proofs of it are sent, but the broker may store it in clear text
     own_nonce = nonce().encode("ascii")
@@ -180,7 +180,7 @@ def _proof_and_expected_signature(
 def _checked_name(mechanism: str, username: str) -> bytes:
     if not username:
         raise AuthenticationFailed(
-            f"{mechanism} needs a user name, and it is empty: set kafka.sasl.username", fatal=True
+            f"{mechanism} needs a user name, and it is empty. Set kafka.sasl.username", fatal=True
         )
     if not username.isascii() or "\0" in username:
         raise AuthenticationFailed(

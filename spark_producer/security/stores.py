@@ -112,12 +112,12 @@ def load_identity(
     elif contents.protected is not None:
         key = decrypt_key(contents.protected, origin, key_password)
     if key is None:
-        advice = "add it to the keystore, or set ssl.key.location or ssl.keystore.key"
+        advice = "Add it to the keystore, or set ssl.key.location or ssl.keystore.key"
         if options[1] != "ssl.key.location":  # the embedded broker, which has no keystore
-            advice = f"give its file as {options[1]}"
-        raise TlsFailed(f"no private key in {origin}: {advice}", fatal=True)
+            advice = f"Give its file as {options[1]}"
+        raise TlsFailed(f"no private key in {origin}. {advice}", fatal=True)
     if not contents.chain:
-        raise TlsFailed(f"no certificate for the private key in {origin}: add it, before those of the CAs", fatal=True)
+        raise TlsFailed(f"no certificate for the private key in {origin}. Add it, before those of the CAs", fatal=True)
     return KeyStoreEntry(_checked(contents.chain, store), key, key_password, origin)
 
 

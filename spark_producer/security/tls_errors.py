@@ -168,7 +168,7 @@ def _alert(alert: str, peer: Peer, phase: HandshakePhase) -> str:
     about_ours = negotiated or alert in _ABOUT_CERTIFICATE
     if about_ours and not phase.info.identity:
         return (
-            f"{peer.name} requires a client certificate, and none is set {alert_text}: set ssl.keystore.location, or "
+            f"{peer.name} requires a client certificate, and none is set {alert_text}. Set ssl.keystore.location, or "
             "ssl.certificate.location and ssl.key.location"
         )
     if about_ours:

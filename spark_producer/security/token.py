@@ -39,10 +39,10 @@ class TokenSource(Protocol):
         """Return a valid token; raise AuthenticationFailed if there is none."""
 
     def refused(self, token: Token) -> bool:
-        """Note that the broker rejected `token`. Return whether a login with a new one may succeed."""
+        """Record that the broker rejected `token`. Return whether a login with a new one may succeed."""
 
     def accepted(self, token: Token) -> None:
-        """Note that the broker accepted `token`."""
+        """Record that the broker accepted `token`."""
 
 
 def token_problem(text: Secret) -> str:

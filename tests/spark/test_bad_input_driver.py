@@ -55,7 +55,7 @@ def test_the_watch_sees_tasks(watched: Watched, embedded_broker: Broker, topic: 
 
 
 OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"topic": None}, "no topic: set .option(\"topic\", …), or add a string column 'topic'"),
+    ({"topic": None}, "no topic is given. Set .option(\"topic\", …), or add a string column 'topic'"),
     ({"kafka.bootstrap.servers": None}, 'kafka.bootstrap.servers is not set. Add .option("kafka.bootstrap.servers"'),
     (
         {"kafka.partitioner.class": "rond_robin"},

@@ -38,7 +38,7 @@ def failure(frame: DataFrame, broker: Broker, topic: str | None, options: dict[s
 PLACE = f"row {BAD_ROW} of the task"
 TIME = "timestamp'2013-01-01 05:17:00'"
 BAD_ROWS: dict[str, tuple[str, str, str, str]] = {
-    "null topic": ("topic", "topic", "null", f"{PLACE} has a null topic; fill it, or set the option 'topic'"),
+    "null topic": ("topic", "topic", "null", f"{PLACE} has a null topic. Fill it, or set the option 'topic'"),
     "partition that is not there": (
         "partition",
         "1",
@@ -50,7 +50,9 @@ BAD_ROWS: dict[str, tuple[str, str, str, str]] = {
         "headers",
         "array(struct('a' as key, X'01' as value))",
         "array(struct('a' as key, X'01' as value), struct(cast(null as string) as key, X'02' as value))",
-        "a header key is null (topic '{topic}', " + PLACE + "); Kafka's header keys are never null",
+        "a header key is null (topic '{topic}', "
+        + PLACE
+        + "), which Kafka does not allow. Drop the header, or name it",
     ),
     "null timestamp": ("timestamp", TIME, "null", "the timestamp is null (topic '{topic}', " + PLACE + ")"),
     "timestamp before 1970": (

@@ -71,7 +71,7 @@ class PublishBuffer(Generic[Owner]):
         self._publishers.add(publisher)
 
     def pause(self, publisher: Publisher[Owner], now: float) -> None:
-        """Note that the connection is paused; `take_resumed` returns its owner later. Times are in seconds."""
+        """Record that the connection is paused; `take_resumed` returns its owner later. Times are in seconds."""
         if publisher not in self._paused:
             self._paused[publisher] = now
             self.pauses += 1
@@ -128,7 +128,7 @@ class Publisher(Generic[Owner]):
         self._bytes = self._memory = 0
 
     def begin(self) -> None:
-        """Note the first Produce."""
+        """Record that the connection has sent its first Produce."""
         self.produces = True
         self._buffer.add(self)
         self.decide()

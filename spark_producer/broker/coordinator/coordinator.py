@@ -235,7 +235,7 @@ class BrokerCoordinator:
         kept = self.offsets.weight
         if more > 0 and kept + more > self._settings.max_committed_offsets:
             raise BrokerError(
-                f"{kept} offsets are stored, and {more} more would exceed BrokerSettings.max_committed_offsets",
+                f"{kept} offsets are stored, and {more} more would exceed max_committed_offsets. Raise it, or delete groups",
                 code=Code.POLICY_VIOLATION,
             )
 

@@ -130,7 +130,7 @@ class ProducerStates:
             )
         if is_transactional and not is_open and self.transactions.is_full(high_watermark):
             raise BrokerError(
-                f"{MAX_OPEN_TRANSACTIONS} transactions are open in this partition, the maximum: send the batch again later",
+                f"{MAX_OPEN_TRANSACTIONS} transactions are open in this partition, the maximum. Send the batch again later",
                 code=Code.REQUEST_TIMED_OUT,
             )
 

@@ -58,7 +58,7 @@ class DecompressionBudget:
         """
         if header.codec and self._left <= 0:
             raise BrokerError(
-                f"the batches of this request have more than {self._request_limit} decompressed bytes: send the rest again",
+                f"the batches of this request have more than {self._request_limit} decompressed bytes. Send the rest again",
                 code=Code.REQUEST_TIMED_OUT,
             )
         cost = self._batch_limit  # the cost of a batch that cannot be decompressed

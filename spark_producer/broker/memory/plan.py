@@ -178,9 +178,9 @@ def _sizes(given: Mapping[str, str]) -> dict[str, int]:
         part = next((each for each in SHARES if name in (each.name, each.counterpart)), None)
         if part is None:
             known = ", ".join(f"{each.name} ({each.counterpart})" for each in SHARES)
-            raise ConfigError(f"unknown setting {name} of the memory plan: use one of {known}")
+            raise ConfigError(f"unknown setting {name} of the memory plan. Use one of {known}")
         if part.field in found:
-            raise ConfigError(f"{part.name} and {part.counterpart} are the same setting: give one of them")
+            raise ConfigError(f"{part.name} and {part.counterpart} are the same setting. Give one of them")
         is_off = part.field == "publish_buffer" and text.strip() == str(NO_LIMIT)
         unit = 1 if name == part.name else part.unit
         found[part.field] = NO_LIMIT if is_off else parse_size(name, text, unit)
@@ -201,8 +201,8 @@ def check_largest_batch(plan: MemoryPlan, largest_batch: int) -> None:
     """
     if plan.half < largest_batch:
         raise ConfigError(
-            f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {largest_batch:,}: "
-            f"set storage.write.cache.bytes to {2 * largest_batch} at least, or give both budgets together "
+            f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {largest_batch:,}. "
+            f"Set storage.write.cache.bytes to {2 * largest_batch} at least, or give both budgets together "
             f"{-(-16 * largest_batch // MIB)}M at least (--memory), of which it has an eighth"
         )
     if NO_LIMIT < plan.publish_buffer < largest_batch:
@@ -245,7 +245,7 @@ def warnings(plan: MemoryPlan, heap: int, machine: int | None) -> list[str]:
     if plan.budgets > machine:
         raise ConfigError(
             f"the budgets take {in_mib(plan.budgets)} (broker {in_mib(plan.broker_budget)}, storage "
-            f"{in_mib(plan.storage_budget)}), but this process may have {in_mib(machine)}: use less with --memory"
+            f"{in_mib(plan.storage_budget)}), but this process may have {in_mib(machine)}. Use less with --memory"
         )
     left = machine - plan.budgets - heap
     if left < machine // 2:

@@ -28,7 +28,7 @@ def parse_size(name: str, text: str, unit: int = 1) -> int:
         found = number * (_UNITS[letter] if letter else unit)
         if 0 < found <= MAX_SIZE_BYTES:
             return found
-    raise ConfigError(f"{name} is {text[:40]!r}: use a positive size such as 256M, 1G or a number of bytes")
+    raise ConfigError(f"{name} is {text[:40]!r}. Use a positive size such as 256M, 1G or a number of bytes")
 
 
 def in_mib(count: int) -> str:

@@ -101,7 +101,7 @@ def _delete_before(partition: Partition, offset: int) -> int:
         )
     end = log.high_watermark
     if offset != HIGH_WATERMARK and not 0 <= offset <= end:
-        raise BrokerError(f"offset {offset} is out of range: use 0 to {end}", code=Code.OFFSET_OUT_OF_RANGE)
+        raise BrokerError(f"offset {offset} is out of range. Use 0 to {end}", code=Code.OFFSET_OUT_OF_RANGE)
     partition.delete_before(end if offset == HIGH_WATERMARK else offset)
     return log.start_offset
 

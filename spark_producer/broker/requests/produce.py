@@ -82,7 +82,7 @@ def _append(
     """Append one batch; return its result, and whether that is final."""
     try:
         if acks not in LEGAL_ACKS:
-            raise BrokerError(f"illegal acks {acks}: use -1, 0 or 1", code=Code.INVALID_REQUIRED_ACKS)
+            raise BrokerError(f"illegal acks {acks}. Use -1, 0 or 1", code=Code.INVALID_REQUIRED_ACKS)
         if refusal is not None:
             raise refusal
         partition = context.topics.partition(topic, data.index)

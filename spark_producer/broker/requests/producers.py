@@ -52,7 +52,7 @@ def _described(context: Context, topic: str, index: int, limit: int) -> messages
         _ = partition.log  # raises if it cannot be opened, since its state is unknown then
         if partition.producer_count > limit:
             raise BrokerError(
-                f"the response would exceed {MAX_DESCRIBED_PRODUCERS} producers: request the other partitions separately",
+                f"the response would exceed {MAX_DESCRIBED_PRODUCERS} producers. Request the other partitions separately",
                 code=Code.REQUEST_TIMED_OUT,
             )
     except BrokerError as error:

@@ -50,15 +50,15 @@ class BrokerSecurity:
     def __post_init__(self) -> None:
         object.__setattr__(self, "protocol", self.protocol.upper())
         if self.protocol not in PROTOCOLS:
-            raise ConfigError(f"unknown security protocol {self.protocol!r}: use one of {', '.join(PROTOCOLS)}")
+            raise ConfigError(f"unknown security protocol {self.protocol!r}. Use one of {', '.join(PROTOCOLS)}")
         self._check_tls()
         if self.sasl:
             object.__setattr__(self, "mechanisms", tuple(self.mechanisms) or PASSWORD_MECHANISMS)
             self._check_sasl()
         elif self.users is not None or self.mechanisms or self.max_session_ms:
             raise ConfigError(
-                f"users, mechanisms and max_session_ms are of no use with {self.protocol}: "
-                "set the security protocol to SASL_SSL (or SASL_PLAINTEXT)"
+                f"users, mechanisms and max_session_ms are of no use with {self.protocol}. "
+                "Set the security protocol to SASL_SSL (or SASL_PLAINTEXT)"
             )
 
     @property
@@ -73,17 +73,17 @@ class BrokerSecurity:
 
     def _check_tls(self) -> None:
         if self.tls and self.certificate is None:
-            raise ConfigError(f"{self.protocol} needs a certificate: give the PEM file of one, and of its private key")
+            raise ConfigError(f"{self.protocol} needs a certificate. Give the PEM file of one, and of its private key")
         if not self.tls and (self.certificate or self.key or self.client_ca):
             raise ConfigError(
-                f"certificate, key and client CA are of no use with {self.protocol}: "
-                "set the security protocol to SSL or SASL_SSL"
+                f"certificate, key and client CA are of no use with {self.protocol}. "
+                "Set the security protocol to SSL or SASL_SSL"
             )
 
     def _check_sasl(self) -> None:
         unknown = [name for name in self.mechanisms if name not in MECHANISMS]
         if unknown:
-            raise ConfigError(f"unsupported SASL mechanism {unknown[0]!r}: use one of {', '.join(MECHANISMS)}")
+            raise ConfigError(f"unsupported SASL mechanism {unknown[0]!r}. Use one of {', '.join(MECHANISMS)}")
         by_password = [name for name in self.mechanisms if name in PASSWORD_MECHANISMS]
         if by_password and not self.users:
             raise ConfigError(
@@ -91,7 +91,7 @@ class BrokerSecurity:
             )
         if not by_password and self.users is not None:
             raise ConfigError(
-                f"users are of no use with {', '.join(self.mechanisms)}, which has no passwords: leave them out"
+                f"users are of no use with {', '.join(self.mechanisms)}, which has no passwords. Leave them out"
             )
         if self.max_session_ms < 0:
             raise ConfigError(f"max_session_ms is {self.max_session_ms}: it must be 0 (for no limit) or positive")

@@ -241,7 +241,7 @@ class Storage(Protocol):
         """
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
-        """Note whether any consumer group has an active cursor in a partition: a member that the partition is assigned to.
+        """Record whether any consumer group has an active cursor in a partition: a member that the partition is assigned to.
 
         An engine may keep the newest batches of such partitions in memory. The broker calls this again after a partition with a
         cursor was deleted and created again.

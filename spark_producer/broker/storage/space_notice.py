@@ -18,13 +18,13 @@ class SpaceNotice:
         self._directory = directory
 
     def refused(self, text: str) -> None:
-        """Note that the disk is full, with the message `text`. It is logged the first time."""
+        """Record that the disk is full, with the message `text`. It is logged the first time."""
         if not self.full:
             logger.error("%s: batches are refused: %s", self._directory, text)
         self.full = text
 
     def accepted(self) -> None:
-        """Note that a batch was written."""
+        """Record that a batch was written."""
         if self.full:
             self.full = ""
             logger.warning("%s: the disk has space again, batches are accepted", self._directory)

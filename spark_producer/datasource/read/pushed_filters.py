@@ -65,7 +65,7 @@ class PushedFilters:
         return all(_passes(values[column], each) for column, each in self.tests)
 
     def _takes(self, given: Filter) -> bool:
-        """Note a filter, and return whether the source alone ensures it."""
+        """Record a filter, and return whether the source alone ensures it."""
         name, column = type(given).__name__, _column(given)
         if name == "IsNotNull":
             return column in _NEVER_NULL
@@ -101,7 +101,7 @@ class PushedFilters:
         return name != "In"
 
     def _note_timestamp(self, name: str, value: Any) -> None:
-        """Note the first timestamp that passes.
+        """Record the first timestamp that passes.
 
         Earlier offsets than that of the first record with at least this timestamp cannot pass, whatever the order of timestamps.
         There is no such bound for the end.

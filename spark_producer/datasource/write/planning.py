@@ -30,8 +30,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
     """
     if overwrite:
         raise ConfigError(
-            'a topic cannot be overwritten. Use mode("append"), the only save mode of topics, although Spark\'s own message '
-            "names Overwrite too"
+            'a topic cannot be overwritten: records can only be appended. Use mode("append"), the only save mode, although '
+            "Spark's own message names Overwrite too"
         )
     settings = _checked_settings(options, schema, streaming=False)
     sink = settings.sink

@@ -99,7 +99,7 @@ def encode(
     if len(pieces) > MAX_PARTS:
         raise ExactlyOnceError(
             f"sink {record.sink!r}: the control record would have {len(pieces)} parts of {max_part_bytes} bytes, more than "
-            f"{MAX_PARTS}: raise max.message.bytes of the control topic"
+            f"{MAX_PARTS}. Raise max.message.bytes of the control topic"
         )
     parts = [(part_key(record.sink, number), piece) for number, piece in enumerate(pieces, 1)]
     head = _dump(_head(record, len(pieces), hashlib.sha256(whole).hexdigest(), [], writer))

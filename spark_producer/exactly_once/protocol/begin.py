@@ -217,7 +217,7 @@ def continue_roll_forward(parameters: BeginParameters, roll_forward_state: roll_
 
 
 def begun(fencing: ProducerIdAndEpoch, last: ControlRecord | None) -> Begun:
-    """Return the outcome for the tasks, without names of transactions: there may be thousands, and each task gets them."""
+    """Return the outcome, which each task gets. It has no names of transactions, since there may be thousands."""
     return Begun(fencing, None if last is None else last._replace(transactions=(), inline=()))
 
 

@@ -422,7 +422,7 @@ def require_manual_check(record: ControlRecord, failed: Failed) -> Failed:
         return failed
     return failed._replace(
         text=f"{describe_write(record)}: {', '.join(failed.names)} lost the markers that end transactions. Readers wait there, "
-        "and nothing more is written. This write has no txnVersion, and may be committed: do not run it again yet. "
+        "and nothing more is written. This write has no txnVersion, and may be committed. Do not run it again yet. "
         f"`pyproducer txn describe {record.sink}` shows its state, and `pyproducer txn repair {record.sink}` repairs it. Then "
         "check with a consumer of committed records whether the rows are there. With the option txnVersion a write can always "
         "run again",

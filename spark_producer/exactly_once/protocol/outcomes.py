@@ -152,6 +152,6 @@ def not_acknowledged(sink: str, tries: int, reason: str) -> Failed:
     """Return the failure of repeated writes of the control record without a usable response."""
     return Failed(
         FailureKind.UNSURE,
-        f"sink {sink!r}: the control record could not be written in {tries} attempts ({reason}). Nothing is lost: start again "
+        f"sink {sink!r}: the control record could not be written in {tries} attempts ({reason}). Nothing is lost. Start again "
         "when the brokers answer",
     )

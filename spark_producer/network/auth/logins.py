@@ -117,12 +117,12 @@ class _TokenLogins:
         return found
 
     def refused(self, token: Token) -> bool:
-        """Note that the broker rejected `token`. Return whether a login with a new one may succeed."""
+        """Record that the broker rejected `token`. Return whether a login with a new one may succeed."""
         refresher = self._current_refresher()
         return refresher is not None and refresher.refused(token)
 
     def accepted(self, token: Token) -> None:
-        """Note that the broker accepted `token`."""
+        """Record that the broker accepted `token`."""
         refresher = self._current_refresher()
         if refresher is not None:
             refresher.accepted(token)
@@ -151,7 +151,7 @@ def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float
     if sasl.provider:
         return from_function(sasl.provider)
     if sasl.oidc is None:
-        raise ConfigError("no source of tokens for OAUTHBEARER: set a token endpoint or a token provider", fatal=True)
+        raise ConfigError("no source of tokens for OAUTHBEARER. Set a token endpoint or a token provider", fatal=True)
     from spark_producer.network.auth.token_endpoint import fetch_token
 
     return fetch_token(sasl.oidc, allowed, now=now)

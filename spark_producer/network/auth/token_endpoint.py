@@ -278,7 +278,7 @@ def _response_problem(status: int, body: bytes) -> tuple[str, bool]:
     if status == _OK:
         return "", False
     if 300 <= status < 400:
-        return f"it redirects (HTTP {status}), and redirects are not followed; set {_ENDPOINT} to the target", True
+        return f"it redirects (HTTP {status}), and redirects are not followed. Set {_ENDPOINT} to the target", True
     parsed = _object(body)
     parts = [
         for_log(text) for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text

@@ -68,7 +68,7 @@ def from_aws(options: Sequence[tuple[str, str]], region: str) -> Token:
         )
     if not region:
         raise ConfigError(
-            "a login with AWS_MSK_IAM needs a region, and no host in bootstrap.servers contains one: set AWS_REGION in the "
+            "a login with AWS_MSK_IAM needs a region, and no host in bootstrap.servers contains one. Set AWS_REGION in the "
             "environment of the driver and the executors",
             fatal=True,
         )

@@ -102,7 +102,7 @@ class TokenRefresher:
             return again
 
     def accepted(self, token: Token) -> None:
-        """Note that a broker accepted `token`."""
+        """Record that a broker accepted `token`."""
         with self._changed:
             if token is self._token:
                 self._unproven_replacement = False
@@ -199,7 +199,7 @@ class TokenRefresher:
 
 def _expired_error(token: Token, now: float) -> AuthenticationFailed:
     return AuthenticationFailed(
-        f"the new token expired {now - token.expires_at:.0f} s ago by this machine's clock: correct the clocks"
+        f"the new token expired {now - token.expires_at:.0f} s ago by this machine's clock. Correct the clocks"
     )
 
 

@@ -87,7 +87,7 @@ class FetchAbortedTransaction(NamedTuple):
 
 
 class FetchPartitionResponse(NamedTuple):
-    """Whole record batches, the last of which may be cut off."""
+    """The response for one partition: its record batches, of which the last may be incomplete."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0

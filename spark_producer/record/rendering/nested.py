@@ -58,7 +58,7 @@ def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_null
     """
     if len(set(names)) != len(names):
         doubled = next(name for name in names if names.count(name) > 1)
-        raise pa.ArrowTypeError(f"two fields have the name {doubled!r}: give each a name of its own")
+        raise pa.ArrowTypeError(f"two fields have the name {doubled!r}. Give each a name of its own")
     if not names:
         return constant("{}", rows)
     if keep_nulls:
@@ -132,7 +132,7 @@ def _names(keys: Column) -> Column:
         return _names(keys.dictionary).take(keys.indices)
     leaf = leaf_of(keys.type)
     if leaf is None or leaf.name is None:
-        raise pa.ArrowTypeError(f"a map whose keys are {keys.type} has no JSON: make its keys strings")
+        raise pa.ArrowTypeError(f"a map whose keys are {keys.type} has no JSON. Make its keys strings")
     if keys.null_count:
         raise pa.ArrowInvalid("a map has a null key")
     return escaped(leaf.name(keys))

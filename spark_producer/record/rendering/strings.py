@@ -53,7 +53,7 @@ def checked(column: Column) -> Column:
     except pa.ArrowInvalid as error:
         if "UTF8" not in str(error):
             raise
-        raise pa.ArrowInvalid("a text is not UTF-8; cast the column to binary") from error
+        raise pa.ArrowInvalid("a text is not UTF-8. Cast the column to binary") from error
     return column.cast(TEXT)
 
 

@@ -261,7 +261,7 @@ class TransactionManager:
         spans = self.contents.spans()
         if not self._incomplete.idle or self.contents.offsets:
             return IllegalState(
-                "prepare() was called while another thread was sending rows or offsets; wait until all sends have returned"
+                "prepare() was called while another thread was sending rows or offsets. Wait until all sends have returned"
             )
         if any(span.first_offset == UNKNOWN_OFFSET for span in spans):
             self.mark_abortable(PyProducerError("a Produce response lacks the offset of a batch"), now)

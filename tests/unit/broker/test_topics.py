@@ -356,7 +356,7 @@ def test_names_that_differ_in_case_are_refused_where_the_file_system_takes_them_
 def test_a_number_outside_of_its_bounds_is_refused(tmp_path: Path, name: str, value: str | None) -> None:
     store = open_store(tmp_path)
     with pytest.raises(
-        BrokerError, match=f"topic setting {name} has the invalid value .*: use a whole number from"
+        BrokerError, match=rf"topic setting {name} has the invalid value .*\. Use a whole number from"
     ) as refusal:
         store.create("t", 1, {name: value})
     assert refusal.value.code == Code.INVALID_CONFIG

@@ -121,7 +121,7 @@ def test_parts_are_set_under_our_names_and_theirs(capsys: pytest.CaptureFixture[
     [
         (["--memory", "10M"], "a half of the write cache has 655,360 bytes"),
         (["--memory", "1000000G"], "but this process may have"),
-        (["--memory", "lots"], "--memory is 'lots': use a positive size"),
+        (["--memory", "lots"], "--memory is 'lots'. Use a positive size"),
         (["--memory-part", "managedLedgerCacheSizeMB=60"], "the broker's budget is 64 MiB, but its parts take 92 MiB"),
         (["--memory-part", "unknown=1"], "unknown setting unknown of the memory plan"),
     ],

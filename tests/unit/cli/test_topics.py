@@ -121,7 +121,7 @@ def test_nothing_is_deleted_without_an_answer(
 ) -> None:
     embedded_broker.create_topic(topic, 1)
     assert run(embedded_broker, "topics", "delete", topic) == 1
-    assert "there is no terminal for the question: give --yes" in capsys.readouterr().err
+    assert "there is no terminal for the question. Give --yes" in capsys.readouterr().err
     assert topic in embedded_broker.topics()
     assert run(embedded_broker, "topics", "create", "x", "--config", "nonsense") == 1
     assert "--config takes NAME=VALUE" in capsys.readouterr().err

@@ -142,7 +142,7 @@ BAD: dict[str, tuple[bytes, list[str], str]] = {
     "x.feather": (b"no arrow", [], "x.feather cannot be read as arrow"),
     "x.jsonl": (b"no json\n", [], "x.jsonl cannot be read as json: line 1:"),
     "x.csv": (b"", [], "x.csv cannot be read as csv"),
-    "x.bin": (b"", [], "x.bin is unknown: give --format parquet|csv|json|arrow|text"),
+    "x.bin": (b"", [], "x.bin is unknown. Give --format parquet|csv|json|arrow|text"),
     "y.csv": (b"airline\n1\n", [], "y.csv has no column 'carrier'; it has airline"),
 }
 
@@ -186,7 +186,7 @@ def test_a_topic_before_the_files_and_a_directory(
     assert write(embedded_broker, str(tmp_path / "good.parquet"), topic) == 1
     assert f"{topic} cannot be read: No such file or directory (files come first" in capsys.readouterr().err
     assert write(embedded_broker, topic, tmp_path) == 1
-    assert "it is a directory; name the files in it" in capsys.readouterr().err
+    assert "it is a directory. Name the files in it" in capsys.readouterr().err
 
 
 @pytest.mark.covers("COM24")

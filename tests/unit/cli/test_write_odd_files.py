@@ -73,11 +73,11 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: parquet.write_table(
             pa.table({"a": pa.array([[(b"k", 1)]], pa.map_(pa.binary(), pa.int8()))}), path
         ),
-        "column 'a': a map whose keys are binary has no JSON: make its keys strings",
+        "column 'a': a map whose keys are binary has no JSON. Make its keys strings",
     ),
     "utf8.parquet": (
         lambda path: parquet.write_table(pa.table({"a": pa.array([b"a", b"\xff"]).view(pa.string())}), path),
-        "row 2, column 'a': a text is not UTF-8; cast the column to binary",
+        "row 2, column 'a': a text is not UTF-8. Cast the column to binary",
     ),
     "long.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.duration("s"))})), "out of bounds"),
     "deep.json": (
@@ -196,7 +196,7 @@ def test_stdin_that_is_closed_is_one_line() -> None:
             check=False,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         ).stderr
-        assert line == "pyproducer: stdin is closed: give the name of a file, or redirect stdin\n"
+        assert line == "pyproducer: stdin is closed. Give the name of a file, or redirect stdin\n"
 
 
 def run_beside_a_pipe(path: Path, *arguments: str) -> subprocess.Popen[str]:

@@ -162,13 +162,13 @@ def test_choices_are_taken_in_any_case_and_others_are_listed() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "hint"),
     [
-        ("batch_size", "65536", "write 65536"),
-        ("acks", "ALL", "write 'all'"),
+        ("batch_size", "65536", "Write 65536"),
+        ("acks", "ALL", "Write 'all'"),
         ("acks", "2", "one of all, -1, 1, 0"),
-        ("enable_idempotence", "false", "write False"),
+        ("enable_idempotence", "false", "Write False"),
         ("batch_size", -1, "must lie between 0"),
         ("linger_ms", True, "whole number"),
-        ("bootstrap_servers", " a:1", "write 'a:1'"),
+        ("bootstrap_servers", " a:1", "Write 'a:1'"),
     ],
 )
 def test_a_configuration_built_by_hand_is_checked_too(field: str, value: object, hint: str) -> None:

@@ -138,4 +138,4 @@ def test_every_option_of_kafka_is_known(name: str) -> None:
 @pytest.mark.parametrize("name", SOURCE_OPTIONS)
 def test_every_option_of_sparks_source_is_known(name: str) -> None:
     """They come along when the options of a read are copied."""
-    refused(SERVERS | {name: "1"}, f"{name!r} is not supported: it is for reads; leave it out of writes")
+    refused(SERVERS | {name: "1"}, f"{name!r} is not supported: it is for reads. Leave it out of writes")

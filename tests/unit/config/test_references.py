@@ -86,4 +86,4 @@ def test_a_name_without_a_kind_is_no_secret_and_the_error_says_what_to_write(tex
     plain = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="${{A}}" password="{text}";'
     message = refusal(around("sasl.jaas.config"), {"sasl.jaas.config": plain})
     if text == text.strip():
-        assert "is ${…} without a kind: write ${env:NAME}" in message
+        assert "is ${…} without a kind. Write ${env:NAME}" in message

@@ -65,8 +65,8 @@ def test_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
         ({"sasl.oauthbearer.extensions": "a=ä"}, "not printable ASCII"),
         ({"sasl.oauthbearer.extensions": "a=1", "sasl.jaas.config": f"{OAUTH} extension_a=2;"}, "different values of the ext"),
         ({"https.ca.location": "c", "https.ca.pem": PEM}, "are both set"),
-        ({"sasl.login.callback.handler.class": "org.example.Handler"}, "is 'org.example.Handler': Java classes cannot run here; "
-         "give `oauthTokenProvider`"),
+        ({"sasl.login.callback.handler.class": "org.example.Handler"}, "is 'org.example.Handler': Java classes cannot run here. "
+         "Give `oauthTokenProvider`"),
         ({"sasl.client.callback.handler.class": "org.example.Handler"}, "Java classes cannot run here"),
         ({"sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"},
          "the token provider 'aws-msk-iam' are both set"),

@@ -302,7 +302,7 @@ WRITES = [
 @pytest.mark.covers("RD2")
 @pytest.mark.parametrize("name", WRITES)
 def test_an_option_of_writes_is_refused_as_one(name: str) -> None:
-    refused(TOPIC | {name.lower(): "1"}, f"option {name!r} is not supported: it is for writes; leave it out of reads")
+    refused(TOPIC | {name.lower(): "1"}, f"option {name!r} is not supported: it is for writes. Leave it out of reads")
 
 
 @pytest.mark.parametrize("name", CHECKPOINT_OPTIONS)

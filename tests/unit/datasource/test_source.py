@@ -203,13 +203,13 @@ def test_two_columns_of_one_name_are_refused() -> None:
         source_to("localhost:1").writer(twice, False)
 
 
-TO_JSON, CAST = "write to_json(value) as value", "write cast(value as string) as value"
+TO_JSON, CAST = "Write to_json(value) as value", "Write cast(value as string) as value"
 
 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (VALUE, f"struct<value:string>; it must be string or binary: {TO_JSON}"),
+        (VALUE, f"struct<value:string>; it must be string or binary. {TO_JSON}"),
         (MapType(StringType(), StringType()), TO_JSON),
         (ArrayType(StringType()), TO_JSON),
         (VariantType(), TO_JSON),
@@ -230,14 +230,14 @@ def test_the_error_for_a_value_of_another_type_says_how_to_cast_it(kind: DataTyp
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("key", VALUE, ': write to_json(key) as key, or set .option("keyFormat", "avro")'),
-        ("key", LongType(), ": write cast(key as string) as key"),
-        ("topic", IntegerType(), ": write cast(topic as string) as topic"),
+        ("key", VALUE, '. Write to_json(key) as key, or set .option("keyFormat", "avro")'),
+        ("key", LongType(), ". Write cast(key as string) as key"),
+        ("topic", IntegerType(), ". Write cast(topic as string) as topic"),
         ("topic", VALUE, "; it must be string"),
-        ("partition", LongType(), ": write cast(partition as int) as partition"),
+        ("partition", LongType(), ". Write cast(partition as int) as partition"),
         ("partition", BinaryType(), "; it must be int"),
-        ("timestamp", DateType(), ": write cast(timestamp as timestamp) as timestamp"),
-        ("timestamp", TimestampNTZType(), ": write cast(timestamp as timestamp) as timestamp"),
+        ("timestamp", DateType(), ". Write cast(timestamp as timestamp) as timestamp"),
+        ("timestamp", TimestampNTZType(), ". Write cast(timestamp as timestamp) as timestamp"),
         ("timestamp", BooleanType(), "milliseconds since 1970"),
         ("headers", StringType(), "values string or binary"),
     ],

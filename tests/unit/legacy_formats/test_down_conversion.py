@@ -104,7 +104,7 @@ def test_markers_are_left_out() -> None:
 
 
 def test_zstd_has_to_become_another_codec() -> None:
-    with pytest.raises(RecordBatchError, match="does not have zstd: use gzip"):
+    with pytest.raises(RecordBatchError, match=r"does not have zstd\. Use gzip"):
         converted(columns_of([Row(0, NOW, b"k", b"v")]), 1, compressor=Compressor(Codec.ZSTD))
 
 

@@ -134,7 +134,7 @@ def test_only_v0_has_the_wrong_header_checksum(magic: int, checksum: int) -> Non
 @pytest.mark.covers("LB4")
 def test_zstd_is_refused() -> None:
     for magic in (0, 1):
-        with pytest.raises(RecordBatchError, match=f"V{magic} does not have zstd: use gzip"):
+        with pytest.raises(RecordBatchError, match=rf"V{magic} does not have zstd\. Use gzip"):
             build(magic, [], Codec.ZSTD)
 
 

@@ -194,7 +194,7 @@ def test_plain_text_at_a_tls_port_ends_every_wait(drive: Drive) -> None:
     with ScriptedServer(want_tls) as server:
         error = until_hopeless(drive([server.address]))
         assert isinstance(error, TlsFailed)
-        assert "set kafka.security.protocol to SSL or SASL_SSL" in str(error)
+        assert "Set kafka.security.protocol to SSL or SASL_SSL" in str(error)
 
 
 @pytest.mark.covers("SEC20")

@@ -219,7 +219,7 @@ def test_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: dict[st
         with pytest.raises(ConfigError) as refused:
             settings(options, servers)
         assert str(refused.value) == (
-            f"{options['sasl.mechanism']} over SASL_PLAINTEXT would send {what} in clear text to {FAR}: set "
+            f"{options['sasl.mechanism']} over SASL_PLAINTEXT would send {what} in clear text to {FAR}. Set "
             "kafka.security.protocol to SASL_SSL, or allowPlaintextCredentials to true"
         )
     assert settings(options, "localhost:1,127.0.0.1:2,[::1]:3").security.protocol == "SASL_PLAINTEXT"

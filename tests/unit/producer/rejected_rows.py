@@ -19,7 +19,7 @@ HEADERS = 2
 """Maximum number of headers of a record here."""
 LAST_SECOND = (2**63 - 1) // 1000
 ADVICE = (
-    "kafka.max.request.size (2048) or kafka.buffer.memory (33554432); raise it, and the topic's max.message.bytes, or make "
+    "kafka.max.request.size (2048) or kafka.buffer.memory (33554432). Raise it, and the topic's max.message.bytes, or make "
     "the row smaller"
 )
 
@@ -149,32 +149,32 @@ def checks_of_columns(rows: Sequence[Row]) -> list[Check]:
     """In the order in which they are made."""
     last = FIRST + len(rows) - 1
     none_above = not any((row.time or 0) > LAST_SECOND for row in rows)
-    no_text = f"a topic name in rows {FIRST} to {last} of the task is not UTF-8; correct the column"
+    no_text = f"a topic name in rows {FIRST} to {last} of the task is not UTF-8. Correct the column"
     return [
         Check(
-            RowErrorKind.TOPIC, lambda row: row.topic is None, lambda _, at: at + "; fill it, or set the option 'topic'"
+            RowErrorKind.TOPIC, lambda row: row.topic is None, lambda _, at: at + ". Fill it, or set the option 'topic'"
         ),
         Check(RowErrorKind.TOPIC, lambda row: row.topic == NO_TEXT, lambda _, __: no_text),
         Check(
             RowErrorKind.HEADERS,
             lambda row: len(row.headers) > HEADERS,
-            lambda row, at: f"a row has {len(row.headers)} headers ({at}); a record may have 2",
+            lambda row, at: f"a row has {len(row.headers)} headers ({at}). A record may have 2 at most",
             lambda row: len(row.headers),
         ),
         Check(
             RowErrorKind.HEADERS,
             lambda row: None in row.headers,
-            lambda _, at: f"a header key is null ({at}); Kafka's header keys are never null",
+            lambda _, at: f"a header key is null ({at}), which Kafka does not allow. Drop the header, or name it",
         ),
         Check(
             RowErrorKind.HEADERS,
             lambda row: b"\xfe" in row.headers,
-            lambda _, at: f"a header key is not UTF-8 ({at}); consumers cannot read it: correct it",
+            lambda _, at: f"a header key is not UTF-8 ({at}), so consumers cannot read it. Correct it",
         ),
         Check(
             RowErrorKind.TIMESTAMP,
             lambda row: row.time is None,
-            lambda _, at: f"the timestamp is null ({at}); fill it, or drop the column for the time of writing",
+            lambda _, at: f"the timestamp is null ({at}). Fill it, or drop the column for the time of writing",
         ),
         Check(
             RowErrorKind.TIMESTAMP,
@@ -185,12 +185,12 @@ def checks_of_columns(rows: Sequence[Row]) -> list[Check]:
         Check(
             RowErrorKind.TIMESTAMP,
             lambda row: -LAST_SECOND <= (row.time or 0) < 0,
-            lambda row, at: f"the timestamp is {(row.time or 0) * 1000} ms, before 1970 ({at}); Kafka has no such time",
+            lambda row, at: f"the timestamp is {(row.time or 0) * 1000} ms, before 1970 ({at}). Kafka has no such time",
         ),
         Check(
             RowErrorKind.PARTITION,
             lambda row: (row.partition or 0) < 0,
-            lambda row, at: f"partition {row.partition} is negative ({at}); null leaves the choice to the producer",
+            lambda row, at: f"partition {row.partition} is negative ({at}). Null leaves the choice to the producer",
         ),
     ]
 

@@ -121,13 +121,13 @@ def test_an_init_that_times_out_is_repeated_and_nothing_else_before(cluster: Scr
     with pytest.raises(TransactionTimeout, match=r"call it again, before any other call"):
         producer.init_transactions(0.01)
     for call in (producer.begin_transaction, producer.commit_transaction, producer.abort_transaction):
-        with pytest.raises(IllegalState, match=r"call init_transactions\(\) again"):
+        with pytest.raises(IllegalState, match=r"Call init_transactions\(\) again"):
             call()
     with pytest.raises(IllegalState):
         producer.send("t", "a")
     cluster.release_apis()
     wait_until(lambda: state_of(producer) is TxnState.READY, "the late answer is used")
-    with pytest.raises(IllegalState, match=r"call init_transactions\(\) again"):
+    with pytest.raises(IllegalState, match=r"Call init_transactions\(\) again"):
         producer.begin_transaction()
     producer.init_transactions()
     assert cluster.names.count("init") == 1, "the result of the first call, not another request"
@@ -430,7 +430,7 @@ def test_a_producer_without_an_id_has_no_transactions_and_imports_nothing_for_th
     producer = cluster.producer()
     assert parts_of(producer).transactions is None
     for call in (producer.init_transactions, producer.begin_transaction, producer.transaction):
-        with pytest.raises(IllegalState, match=r"set transactional\.id"):
+        with pytest.raises(IllegalState, match=r"Set transactional\.id"):
             call()
 
 

@@ -96,7 +96,7 @@ def test_bytes_are_not_copied() -> None:
 def test_other_types_are_refused_with_what_to_do(name: str, kind: Any) -> None:
     sample = {pa.int32(): 1, pa.bool_(): True, pa.binary(4): b"abcd"}.get(kind, [b"x"])
     columns = {"value": array(["v"], pa.string()), name: array([sample], kind)}
-    with pytest.raises(SchemaError, match=f"column '{name}' must be string or binary, not .*; cast it"):
+    with pytest.raises(SchemaError, match=rf"column '{name}' must be string or binary, not .*\. Cast it"):
         read(**columns)
 
 
@@ -126,14 +126,14 @@ def test_a_partition_column_of_nulls_only_makes_no_choice() -> None:
 @pytest.mark.parametrize("partition", [-1, -7, -(2**31)])
 def test_a_negative_partition_is_named_by_topic_and_row(partition: int) -> None:
     with pytest.raises(
-        RecordError, match=rf"partition {partition} is negative \(topic 't', row 12 of the task\); null"
+        RecordError, match=rf"partition {partition} is negative \(topic 't', row 12 of the task\)\. Null"
     ):
         read(first_row=10, value=array(["v"] * 3, pa.string()), partition=array([0, None, partition], pa.int32()))
 
 
 @pytest.mark.parametrize(("value", "kind"), [(1, pa.int64()), ("1", pa.string()), (1.0, pa.float64())])
 def test_partitions_of_another_type_are_refused(value: object, kind: Any) -> None:
-    with pytest.raises(SchemaError, match=f"column 'partition' must be an int, not {kind}; cast it"):
+    with pytest.raises(SchemaError, match=rf"column 'partition' must be an int, not {kind}\. Cast it"):
         read(value=array(["v"], pa.string()), partition=array([value], kind))
 
 
@@ -165,7 +165,7 @@ def test_a_long_is_milliseconds_and_equal_ones_are_one_number() -> None:
 
 
 def test_a_null_timestamp_is_named_by_topic_and_row() -> None:
-    with pytest.raises(RecordError, match=r"the timestamp is null \(topic 't', row 6 of the task\); fill it, or drop"):
+    with pytest.raises(RecordError, match=r"the timestamp is null \(topic 't', row 6 of the task\)\. Fill it, or drop"):
         read(first_row=5, value=array(["v"] * 2, pa.string()), timestamp=array([1, None], pa.int64()))
 
 
@@ -198,7 +198,7 @@ def test_seconds_that_are_no_milliseconds_are_refused(seconds: int) -> None:
     [("key", pa.int32()), ("partition", pa.string()), ("headers", pa.list_(pa.int32())), ("headers", pa.int32())],
 )
 def test_a_column_of_a_wrong_type_is_refused_even_if_it_is_empty(name: str, kind: Any) -> None:
-    with pytest.raises(SchemaError, match=f"column '{name}'.*cast it"):
+    with pytest.raises(SchemaError, match=f"column '{name}'.*Cast it"):
         read_batch({"value": array(["v"], pa.string()), name: pa.nulls(1, kind)})
     assert read_batch({"value": array(["v"], pa.string()), name: pa.nulls(1)}).partitions is None
 
@@ -214,7 +214,7 @@ def test_other_types_of_timestamps_are_refused(kind: Any) -> None:
     """A timestamp without a zone is no moment."""
     with pytest.raises(
         SchemaError,
-        match=r"column 'timestamp' must be a timestamp with a time zone, or a long of .* 1970, not .*; cast it",
+        match=r"column 'timestamp' must be a timestamp with a time zone, or a long of .* 1970, not .*\. Cast it",
     ):
         read(value=array(["v"], pa.string()), timestamp=pa.nulls(1).cast(kind).fill_null(_SAMPLES[kind]))
 
@@ -278,7 +278,7 @@ def test_more_headers_than_the_reader_takes_are_refused() -> None:
     values, headers = array(["v"] * 3, pa.string()), pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries)
     with pytest.raises(
         RecordError,
-        match=r"a row has 100001 headers \(topic 't', row 42 of the task\); a record may have 100000",
+        match=r"a row has 100001 headers \(topic 't', row 42 of the task\). A record may have 100000 at most",
     ):
         read(first_row=40, value=values, headers=headers)
     assert read(value=values[:2], headers=headers[:2]).records.headers is not None
@@ -299,9 +299,7 @@ def test_no_headers_in_any_row_cost_nothing() -> None:
 def test_a_null_header_key_is_named_by_topic_and_row(entry: object, first: bool) -> None:
     good = {"key": "k", "value": b"x"}
     rows = [[good, good], None, [], [entry, good] if first else [good, entry], [entry]]
-    with pytest.raises(
-        RecordError, match=r"a header key is null \(topic 't', row 23 of the task\); Kafka's header keys"
-    ):
+    with pytest.raises(RecordError, match=r"a header key is null \(topic 't', row 23 of the task\), which Kafka"):
         read(first_row=20, value=array(["v"] * 5, pa.string()), headers=array(rows, pa.list_(HEADER_ENTRY)))
 
 
@@ -365,5 +363,5 @@ def test_every_row_reaches_a_foreign_decoder(rows: list[Row], kind: Any, skipped
 )
 def test_headers_of_another_type_are_refused_with_what_to_do(kind: Any) -> None:
     headers = pa.nulls(1, kind) if not pa.types.is_list(kind) else pa.array([["h"]], kind)
-    with pytest.raises(SchemaError, match=r"column 'headers'.* struct<key: string, value: binary>.*, not .*; cast it"):
+    with pytest.raises(SchemaError, match=r"column 'headers'.* struct<key: string, value: binary>.*, not .*\. Cast it"):
         read(value=array(["v"], pa.string()), headers=headers)

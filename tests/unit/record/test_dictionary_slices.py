@@ -133,7 +133,7 @@ def test_dictionaries_of_other_types_are_refused_as_they_are() -> None:
     pa.set_memory_pool(watched)
     try:
         with pytest.raises(
-            SchemaError, match=r"column 'value' must be string or binary, not fixed_size_binary.*; cast it"
+            SchemaError, match=r"column 'value' must be string or binary, not fixed_size_binary.*\. Cast it"
         ):
             pieces_of(batch)
     finally:

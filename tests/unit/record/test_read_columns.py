@@ -58,7 +58,7 @@ def test_damage_in_fields_that_are_not_read_is_found_too(name: str) -> None:
 
 @pytest.mark.parametrize("columns", [frozenset(), frozenset(["value", "topic"])])
 def test_columns_that_do_not_exist_are_refused(columns: frozenset[str]) -> None:
-    with pytest.raises(ValueError, match="name some of offset, timestamp, key, value, headers, timestamp_type"):
+    with pytest.raises(ValueError, match="Name some of offset, timestamp, key, value, headers, timestamp_type"):
         list(read_records(b"", columns=columns))
 
 

@@ -73,12 +73,12 @@ def test_names_of_fields_are_escaped() -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "map by bytes": (pa.array([[(b"a", 1)]], pa.map_(pa.binary(), pa.int8())), "keys are binary has no JSON: make its keys"),
+    "map by bytes": (pa.array([[(b"a", 1)]], pa.map_(pa.binary(), pa.int8())), "keys are binary has no JSON. Make its keys"),
     "map by struct": (
         pa.array([[({"a": 1}, 1)]], pa.map_(pa.struct([("a", pa.int8())]), pa.int8())), "are struct<a: int8> has no JSON",
     ),
     "two fields of one name": (
-        pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]), "two fields have the name 'a': give each a name",
+        pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]), "two fields have the name 'a'. Give each a name",
     ),
     "no UTF-8": (pa.array([b"a", b"\xff"]).view(pa.string()), "a text is not UTF-8"),
     "no time of day": (pa.array([86_400_000_000]).cast(pa.time64("us")), "not before 24:00"),

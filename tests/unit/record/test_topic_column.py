@@ -33,16 +33,18 @@ def test_the_option_overrides_the_column_also_its_nulls() -> None:
 
 @pytest.mark.covers("KP15")
 def test_a_null_topic_is_named_by_its_row() -> None:
-    with pytest.raises(RecordError, match="row 1001 of the task has a null topic; fill it, or set the option 'topic'"):
+    with pytest.raises(
+        RecordError, match=r"row 1001 of the task has a null topic\. Fill it, or set the option 'topic'"
+    ):
         read(None, first_row=1000, value=array(["v"] * 3, pa.string()), topic=array(["a", None, "b"], pa.string()))
 
 
 def test_no_topic_at_all_and_a_topic_of_another_type() -> None:
-    with pytest.raises(SchemaError, match="no topic: set the option 'topic', or add a column 'topic'"):
+    with pytest.raises(SchemaError, match=r"no topic is given\. Set the option 'topic', or add a column 'topic'"):
         read(None, value=array(["v"], pa.string()))
     for kind in (pa.binary(), pa.dictionary(pa.int8(), pa.binary())):
         with pytest.raises(
-            SchemaError, match=r"column 'topic' must be a string, or a dictionary of strings, not .*; cast it"
+            SchemaError, match=r"column 'topic' must be a string, or a dictionary of strings, not .*\. Cast it"
         ):
             read(None, value=array(["v"], pa.string()), topic=array([b"a"], kind))
 

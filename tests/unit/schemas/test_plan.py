@@ -101,7 +101,7 @@ def test_fields_are_found_by_name_and_named_types_by_their_namespace() -> None:
         ({"type": "map", "values": "long"}, pa.map_(pa.int32(), pa.int64()), "a map, whose keys are strings"),
         (record(("n", "int")), pa.struct([("m", pa.int32())]), "field 'value.f.m' is not in the schema, whose fields are n"),
         (record(("n", "int")), pa.struct([]), "field 'value.f.n' of the schema is not in the column"),
-        (fixed(4), pa.decimal128(9, 3), "the schema has decimal(9, 2); cast the field to it"),
+        (fixed(4), pa.decimal128(9, 3), "the schema has decimal(9, 2). Cast the field to it"),
         ("b.Unknown", pa.int32(), "refers to the type 'b.Unknown', which it does not define"),
         ({"type": "array"}, pa.list_(pa.int32()), "without 'items'"),
         ({"type": "record", "name": "X"}, pa.struct([]), "has no list of fields"),

@@ -103,7 +103,7 @@ def test_nothing_is_negotiated_that_was_not_named(
         (("TLSv1.1", "TLSv1.2"), (), r"TLS does not support TLSv1\.1: supported are the protocols"),
         ((), (), "TLS does not support an empty list of protocols"),
         (("TLSv1.2",), ("TLS_RSA_WITH_AES_128_CBC_SHA",), "TLS does not support TLS_RSA_WITH_AES_128_CBC_SHA"),
-        (("TLSv1.2", "TLSv1.3"), (EC, ALL_OF_1_3[0]), f"add {ALL_OF_1_3[1]}, {ALL_OF_1_3[2]}, or set ssl.enabled"),
+        (("TLSv1.2", "TLSv1.3"), (EC, ALL_OF_1_3[0]), f"Add {ALL_OF_1_3[1]}, {ALL_OF_1_3[2]}, or set ssl.enabled"),
         (("TLSv1.3",), (EC,), r"no suite of ssl.cipher.suites belongs to TLSv1\.3"),
         (("TLSv1.2",), ALL_OF_1_3, r"no suite of ssl.cipher.suites belongs to TLSv1\.2"),
     ],
@@ -130,5 +130,5 @@ def test_a_listeners_files_are_named_by_its_own_options(certificates: Certificat
     ):
         with pytest.raises(TlsFailed, match=f"^{re.escape(option)}: cannot read /absent on this machine: "):
             server_context(*files)
-    with pytest.raises(TlsFailed, match=re.escape("broker.crt: give its file as key (--tls-key)")):
+    with pytest.raises(TlsFailed, match=re.escape("broker.crt. Give its file as key (--tls-key)")):
         server_context(chain, chain)

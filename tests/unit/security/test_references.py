@@ -67,7 +67,7 @@ def test_a_variable_is_read_if_a_rule_allows_it(rules: list[str], taken: bool) -
     if taken:
         assert resolve(Secret("${env:KAFKA_PASSWORD}"), rules, environ) == CANARY
     else:
-        assert "add env:KAFKA_PASSWORD to secretsAllow" in refusal("${env:KAFKA_PASSWORD}", *rules, environ=environ)
+        assert "Add env:KAFKA_PASSWORD to secretsAllow" in refusal("${env:KAFKA_PASSWORD}", *rules, environ=environ)
 
 
 @pytest.mark.covers("SEC41")

@@ -207,11 +207,11 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
     ),
     "jks, no password": (
         lambda _: Store(location=str(STORES / "own.jks")),
-        r"own.jks cannot be used: its key 'own' needs a password: set ssl.keystore.password",
+        r"own.jks cannot be used: its key 'own' needs a password. Set ssl.keystore.password",
     ),
     "jks, no key": (
         lambda _: Store(location=str(STORES / "trust.jks"), password=STORE_PASSWORD),
-        r"no private key in .*trust.jks: add it to the keystore",
+        r"no private key in .*trust.jks. Add it to the keystore",
     ),
     "pkcs12, password": (
         lambda _: Store(location=str(STORES / "own12.jks"), password=Secret("canary")),
@@ -223,7 +223,7 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
     ),
     "pkcs12, no key": (
         lambda _: Store(location=str(STORES / "trust.p12"), password=STORE_PASSWORD),
-        r"no private key in .*trust.p12: add it",
+        r"no private key in .*trust.p12. Add it",
     ),
     "pem, password": (
         lambda made: locked(made, "canary"),
@@ -231,7 +231,7 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
     ),
     "pem, no password": (
         lambda made: locked(made, None),
-        r"client.locked.key cannot be used: the key is encrypted; set ssl.key.password",
+        r"client.locked.key cannot be used: the key is encrypted. Set ssl.key.password",
     ),
     "pem, a password too long": (lambda made: locked(made, LONG), r"a key's password has at most 1024 bytes"),
     "pem, another key": (
@@ -240,7 +240,7 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
     ),
     "pem, no key": (
         lambda made: Store(location=str(made.file("client.crt"))),
-        r"no private key in .*client.crt: add it to the keystore, or set ssl.key.location",
+        r"no private key in .*client.crt. Add it to the keystore, or set ssl.key.location",
     ),
     "pem, no certificate": (
         lambda made: Store(location=str(made.file("client.key"))),

@@ -181,7 +181,7 @@ def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
         f"partition {directory.name} is not opened: {segment.path} is damaged at byte {segment.size}, offset "
         f"{segment.next_offset} ({damage}). A crash does not explain it, since later records exist or these were on the disk. "
         f"{_copied_aside(segment)}. Restore the file from a backup. Or lose all records from offset {segment.next_offset} "
-        f"on{also}: start once with skip_damage (pyproducer broker --skip-damage)",
+        f"on{also}. Start once with skip_damage (pyproducer broker --skip-damage)",
         offset=segment.next_offset,
         segment=segment,
     )

@@ -49,7 +49,7 @@ class BatchLimit:
         if size > self.half_size:
             raise BrokerError(
                 f"Invalid value {size} for configuration max.message.bytes: Value must be no more than {self.half_size}, "
-                f"half of the broker's write cache; start the broker with {SETTING} of {2 * size} at least (--memory-part), or "
+                f"half of the broker's write cache. Start the broker with {SETTING} of {2 * size} at least (--memory-part), or "
                 "more --memory",
                 code=Code.INVALID_CONFIG,
             )
@@ -63,7 +63,7 @@ class BatchLimit:
         if size <= self.half_size:
             return
         why = (
-            f"the record batch has {size:,} bytes, half of the write cache has {self.half_size:,}: start the broker with "
+            f"the record batch has {size:,} bytes, half of the write cache has {self.half_size:,}. Start the broker with "
             f"a larger --memory-part {SETTING}, or more --memory: {SETTING} must be {2 * size:,} at least"
         )
         if topic not in self._refused:

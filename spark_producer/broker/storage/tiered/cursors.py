@@ -56,7 +56,7 @@ class _Partition:
         return min(len(self.ends) - bisect_right(self.ends, position), threshold)
 
     def reader_moved(self, offset: int, next_offset: int, now: float) -> None:
-        """Note that a reader has moved from `offset` to `next_offset`; it is a new one if none was at `offset`."""
+        """Record that a reader has moved from `offset` to `next_offset`; it is a new one if none was at `offset`."""
         there = self.readers.get(offset)
         if there:
             there.pop(0)
@@ -117,7 +117,7 @@ class Cursors:
             self._count(partition, -1)
 
     def admitted(self, log_id: int, base_offset: int, end_offset: int) -> bool:
-        """Note an admitted entry of a log; return whether the log had an active cursor, which will read the entry soon."""
+        """Record an admitted entry of a log; return whether the log had an active cursor, which will read the entry soon."""
         partition = self._logs.get(log_id)
         if partition is None:
             return False
@@ -136,11 +136,11 @@ class Cursors:
         return partition is not None and partition.is_active
 
     def reader_waits(self, log_id: int, offset: int) -> None:
-        """Note that a reader waits for entries from `offset` on."""
+        """Record that a reader waits for entries from `offset` on."""
         self.reader_moved(log_id, offset, offset)
 
     def reader_moved(self, log_id: int, offset: int, next_offset: int) -> None:
-        """Note that a reader has read from `offset` to `next_offset`."""
+        """Record that a reader has read from `offset` to `next_offset`."""
         if self._require_durable and log_id not in self._logs:
             return
         partition = self._known(log_id)

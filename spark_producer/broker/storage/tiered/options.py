@@ -90,10 +90,10 @@ class TieredOptions:
     def __post_init__(self) -> None:
         for name in _POSITIVE:
             if getattr(self, name) < 1:
-                raise ConfigError(f"the tiered engine's {name} is {getattr(self, name)}: use a positive number")
+                raise ConfigError(f"the tiered engine's {name} is {getattr(self, name)}. Use a positive number")
         if not 0 <= self.minor_threshold <= self.major_threshold < 1:
             raise ConfigError(
-                f"the thresholds of compaction are {self.minor_threshold} (minor) and {self.major_threshold} (major): use "
+                f"the thresholds of compaction are {self.minor_threshold} (minor) and {self.major_threshold} (major). Use "
                 "0 <= minor <= major < 1"
             )
 

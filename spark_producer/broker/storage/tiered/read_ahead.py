@@ -85,7 +85,7 @@ class ReadAhead:
         return self.stop is not None
 
     def on_damage(self) -> None:
-        """Note that the file ends, or is damaged, at the next entry. A read of that entry itself raises.
+        """Record that the file ends, or is damaged, at the next entry. A read of that entry itself raises.
 
         Raises:
             CorruptRecord: the next entry is the requested one.
@@ -129,7 +129,7 @@ class ReadAhead:
         return (EntryRun(bases, expected, batches) if bases else None), at
 
     def _end_before(self, entry: _RejectedEntry) -> None:
-        """Note why an entry is not taken."""
+        """Record why an entry is not taken."""
         if not entry.is_batch or crc32c(entry.batch, checksum(entry.log_id, b"")) != entry.crc:
             self.on_damage()
         else:

@@ -93,7 +93,7 @@ class ReadPath:
             self._tail.insert(log_id, base_offset, end_offset, batch)
 
     def reader_waits(self, log_id: int, offset: int) -> None:
-        """Note that a reader waits for batches from `offset` on."""
+        """Record that a reader waits for batches from `offset` on."""
         self._cursors.reader_waits(log_id, offset)
 
     def expire(self) -> float | None:
@@ -102,7 +102,7 @@ class ReadPath:
         return self._tail.expire()
 
     def cursor_changed(self, log_id: int, exists: bool) -> None:
-        """Note whether any consumer group has a cursor in a log."""
+        """Record whether any consumer group has a cursor in a log."""
         self._cursors.set_durable(log_id, int(exists))
 
     def forget(self, log_id: int) -> None:

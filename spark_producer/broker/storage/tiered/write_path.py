@@ -31,7 +31,7 @@ class AdmittedListener(Protocol):
     """Called with each admitted batch: see `ReadPath.admitted`."""
 
     def __call__(self, log_id: int, base_offset: int, end_offset: int, batch: bytes | memoryview, /) -> None:
-        """Note the batch."""
+        """Take the batch in."""
 
 
 def stamped(batch: memoryview, base_offset: int) -> tuple[Buffer, Buffer]:
@@ -144,12 +144,12 @@ class WritePath:
             raise BrokerError(self.failure, code=Code.KAFKA_STORAGE_ERROR)
 
     def written(self, records: Sequence[JournalRecord], by_caller: bool) -> None:
-        """Note the records that the journal has written. The threads of the journal call this; without `sync` mostly `admit` does
+        """Handle records that the journal has written. The threads of the journal call this; without `sync` mostly `admit` does
         (`by_caller`), whose caller sees the confirmed offset when it returns."""
         self._advance(records, confirms=not self._sync, notifies=not by_caller)
 
     def forced(self, records: Sequence[JournalRecord]) -> None:
-        """Note the records that the journal has forced. The threads of the journal call this."""
+        """Handle records that the journal has forced. The threads of the journal call this."""
         self._advance(records, confirms=True, notifies=True)
 
     def _advance(self, records: Sequence[JournalRecord], *, confirms: bool, notifies: bool) -> None:
@@ -167,7 +167,7 @@ class WritePath:
             self.space_freed()
 
     def failed(self, error: BaseException) -> None:
-        """Note that the journal has failed. The threads of the journal call this."""
+        """Record that the journal has failed. The threads of the journal call this."""
         self.failure = (
             f"the broker is read-only: its journal has failed ({error!r}), so batches that are not acknowledged may not be on "
             "the disk. Repair the disk, then restart the broker: it recovers the stored batches, and idempotent producers can "
@@ -180,7 +180,7 @@ class WritePath:
         self.space_freed()
 
     def flushes_failed(self, reason: str) -> None:
-        """Note that too many flushes have failed. The flush thread calls this."""
+        """Record that too many flushes have failed. The flush thread calls this."""
         self.refusal = reason
         logger.error("%s", reason)
         self.space_freed()

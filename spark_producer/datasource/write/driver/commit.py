@@ -78,9 +78,9 @@ def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) ->
     if any(message is None for message in messages):
         raise CommitError(
             f"{what}: {sum(message is None for message in messages)} of {len(messages)} tasks wrote nothing and reported "
-            "nothing. Spark does not write through Python data sources with trigger(continuous=…). Nothing is lost: stop "
+            "nothing. Spark does not write through Python data sources with trigger(continuous=…). Nothing is lost. Stop "
             "the query; if commits/ of its checkpoint is empty, delete the checkpoint, else delete every N and .N.crc of "
-            "its offsets/ above the last number in commits/; start it with trigger(processingTime=…) or "
+            "its offsets/ above the last number in commits/. Start it with trigger(processingTime=…) or "
             "trigger(availableNow=True)"
         )
 

@@ -68,15 +68,15 @@ def check_schema(schema: StructType, sink: SinkOptions) -> None:
             )
     names = set(schema.fieldNames())
     if len(names) < len(schema.fields):
-        raise SchemaError(f"two columns have the same name among {', '.join(schema.fieldNames())}; drop one of them")
+        raise SchemaError(f"two columns have the same name among {', '.join(schema.fieldNames())}. Drop one of them")
     if "value" not in names:
         raise SchemaError("column 'value' is missing: it holds the record's value, string or binary")
     if "key" not in names and (sink.key_format != "raw" or sink.key_schema_id is not None):
         raise SchemaError(
-            "keyFormat and keySchemaId are for the column 'key', which is missing: add it, or drop the option"
+            "keyFormat and keySchemaId are for the column 'key', which is missing. Add it, or drop the option"
         )
     if sink.topic is None and "topic" not in names:
-        raise SchemaError("no topic: set .option(\"topic\", …), or add a string column 'topic'")
+        raise SchemaError("no topic is given. Set .option(\"topic\", …), or add a string column 'topic'")
 
 
 def _unknown(name: str) -> str:
@@ -84,7 +84,7 @@ def _unknown(name: str) -> str:
     hint = f" Did you mean {near[0]!r}?" if near else ""
     known = ", ".join(COLUMNS)
     return (
-        f"unknown column {name!r}.{hint} The columns are {known}; drop or rename it, or put all into the value: "
+        f"unknown column {name!r}.{hint} The columns are {known}. Drop or rename it, or put all into the value: "
         "spark_producer.as_records(df)"
     )
 
@@ -92,10 +92,10 @@ def _unknown(name: str) -> str:
 def _remedy(name: str, kind: DataType) -> str:
     """Return the advice how to convert a column, if one function of Spark can do it, otherwise an empty text."""
     if name in ("value", "key") and isinstance(kind, _NESTED):
-        how = f"write to_json({name}) as {name}"
-        return f': {how}, or set .option("{name}Format", "avro")' if isinstance(kind, StructType) else f": {how}"
+        how = f"Write to_json({name}) as {name}"
+        return f'. {how}, or set .option("{name}Format", "avro")' if isinstance(kind, StructType) else f". {how}"
     kinds, target = _CASTS.get(name, ((), ""))
-    return f": write cast({name} as {target}) as {name}" if isinstance(kind, kinds) else ""
+    return f". Write cast({name} as {target}) as {name}" if isinstance(kind, kinds) else ""
 
 
 def _shown(kind: DataType) -> str:

@@ -34,7 +34,7 @@ def check_transaction_timeout(config: ProducerConfig) -> None:
     if allowed is not None and config.transaction_timeout_ms > allowed:
         raise ConfigError(
             f"kafka.{TRANSACTION_TIMEOUT} is {config.transaction_timeout_ms}, and the brokers allow at most {allowed} "
-            f"({SETTING}): lower it, or leave it out for their maximum, up to {MAX_TRANSACTION_TIMEOUT_MS}"
+            f"({SETTING}). Lower it, or leave it out for their maximum, up to {MAX_TRANSACTION_TIMEOUT_MS}"
         )
 
 

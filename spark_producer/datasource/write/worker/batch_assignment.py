@@ -90,7 +90,7 @@ def _assignment(sink_id: str, sink: SinkOptions, task: SparkTaskInfo) -> BatchAs
         return BatchAssignment("", sink.txn_version)
     if task.micro_batch is not None:
         raise ConfigError(
-            f"exactlyOnceId {sink_id!r} in foreachBatch needs txnVersion, else a restart writes the micro-batch twice: "
-            'add .option("txnVersion", batch_id), and give each write of the function its own id'
+            f"exactlyOnceId {sink_id!r} in foreachBatch needs txnVersion, else a restart writes the micro-batch twice. "
+            'Add .option("txnVersion", batch_id), and give each write of the function its own id'
         )
     return BatchAssignment("", NO_BATCH)

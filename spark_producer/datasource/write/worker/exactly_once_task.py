@@ -144,5 +144,5 @@ def _warn_about_many_ids(own_id: TransactionalId, task: SparkTaskInfo) -> None:
     if alone and own_id.fencing is not None and task.partition == 0 and task.attempt == 0:
         logger.warning(
             "spark.python.worker.reuse is false: each task with more than exactlyOnceMaxInlineBytes takes a new transactional "
-            "id, which the brokers remember for 7 days (transactional.id.expiration.ms); leave workers alive"
+            "id, which the brokers remember for 7 days (transactional.id.expiration.ms). Leave workers alive"
         )

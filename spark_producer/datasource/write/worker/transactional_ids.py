@@ -92,5 +92,5 @@ class TransactionalIdPool:
         if sum(each.sink == sink for each in self._ids) >= MAX_IDS_PER_SINK:
             raise ExactlyOnceError(
                 f"exactlyOnceId {sink.name!r}: {MAX_IDS_PER_SINK} transactions of this Python worker wait for the driver. Each "
-                "task with more than exactlyOnceMaxInlineBytes has one: write with fewer tasks (coalesce), or with more executors"
+                "task with more than exactlyOnceMaxInlineBytes has one. Write with fewer tasks (coalesce), or with more executors"
             )

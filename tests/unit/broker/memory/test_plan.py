@@ -122,15 +122,15 @@ def test_the_publish_buffer_holds_a_batch() -> None:
     [
         (
             {"broker.tail.cache": "1M"},
-            "unknown setting broker.tail.cache of the memory plan: use one of broker.publish",
+            "unknown setting broker.tail.cache of the memory plan. Use one of broker.publish",
         ),
         (
             {"broker.tail.cache.bytes": "1M", "managedLedgerCacheSizeMB": "1"},
-            "are the same setting: give one of them",
+            "are the same setting. Give one of them",
         ),
         (
             {"broker.tail.cache.bytes": "much"},
-            "broker.tail.cache.bytes is 'much': use a positive size such as 256M",
+            "broker.tail.cache.bytes is 'much'. Use a positive size such as 256M",
         ),
     ],
 )
@@ -166,7 +166,7 @@ def test_budgets_that_the_machine_does_not_have_are_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         warnings(plan_of(128 * MIB), 0, 128 * MIB - 1)
     assert str(refused.value) == (
-        "the budgets take 128 MiB (broker 64 MiB, storage 64 MiB), but this process may have 128 MiB: use less with --memory"
+        "the budgets take 128 MiB (broker 64 MiB, storage 64 MiB), but this process may have 128 MiB. Use less with --memory"
     )
 
 

@@ -84,7 +84,7 @@ def test_what_the_tiered_engine_alone_has_chooses_it_for_a_new_directory(
     keep_records(tmp_path / "old", "segments")
     before = sorted((tmp_path / "old").rglob("*"))
     with pytest.raises(
-        ConfigError, match=r"engine is 'segments', and only 'tiered' has .*: leave it out, or use the engine"
+        ConfigError, match=r"engine is 'segments', and only 'tiered' has .*\. Leave it out, or use the engine"
     ):
         open_storage(tmp_path / "old", of_tiered_alone)
     with pytest.raises(ConfigError, match="engine is 'segments', and only 'tiered' has "):
@@ -149,7 +149,7 @@ def test_a_first_start_that_is_refused_leaves_nothing(
 def test_the_memory_must_hold_the_largest_batch_that_the_brokers_topics_take(tmp_path: Path) -> None:
     """Not the largest one that topics of any broker take by default."""
     promise = TopicSettings(max_message_bytes=20_000_000)
-    with pytest.raises(ConfigError, match=r"8,388,608 bytes, but topics accept batches of 20,000,000: .* 40000000 at"):
+    with pytest.raises(ConfigError, match=r"8,388,608 bytes, but topics accept batches of 20,000,000\. .* 40000000 at"):
         LocalBroker(tmp_path, settings=BrokerSettings(topic=promise, storage_engine="tiered"))
     LocalBroker(settings=BrokerSettings(topic=promise)).close()
     enough = plan_memory(storage=320_000_000)

@@ -396,7 +396,7 @@ def test_a_hanging_write_without_a_number_must_be_checked_by_a_person(
 
     assert "and start again" in reported(5)
     assert "and start again" not in reported(NO_BATCH)
-    assert "do not run it again" in reported(NO_BATCH)
+    assert "Do not run it again" in reported(NO_BATCH)
     assert "`pyproducer txn describe orders`" in reported(NO_BATCH)
 
 

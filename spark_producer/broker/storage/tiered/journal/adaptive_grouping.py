@@ -20,7 +20,7 @@ class AdaptiveGrouping:
         self._until = 0.0
 
     def forced(self, entries: int, waiting: int, seconds: float, now: float) -> None:
-        """Note the end of a force.
+        """Record the end of a force.
 
         Args:
             entries: number of its records.

@@ -223,9 +223,11 @@ class Journal:
     def wait_written(self, ticket: int, timeout: float) -> bool:
         """Wait until the record of a ticket was written, so that its bytes are not needed any more; return whether it was.
 
+        The journal writes the record's group at once, without a wait for more records.
+
         Args:
             ticket: the result of `append`; 0 for no record.
-            timeout: maximum time to wait, in seconds. The group is written without a wait for more records.
+            timeout: maximum time to wait, in seconds.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.

@@ -98,12 +98,12 @@ _HINT: Final = (
 
 
 def missing_error(text: str) -> JournalMissing:
-    """Return the error that a file is missing."""
+    """Return the error about a missing file; `text` says which."""
     return JournalMissing(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
 
 
 def damaged_error(text: str) -> JournalDamaged:
-    """Return the error that records cannot be read."""
+    """Return the error about records that cannot be read; `text` says which, and why."""
     return JournalDamaged(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
 
 

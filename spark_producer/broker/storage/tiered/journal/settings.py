@@ -43,11 +43,11 @@ class JournalSettings:
 
     def __post_init__(self) -> None:
         if self.alignment < MIN_ALIGNMENT or self.alignment % MIN_ALIGNMENT:
-            raise ConfigError(f"the journal's alignment is {self.alignment}: use a multiple of {MIN_ALIGNMENT}")
+            raise ConfigError(f"the journal's alignment is {self.alignment}. Use a multiple of {MIN_ALIGNMENT}")
         for name, smallest in (
             ("max_group_wait_ms", 0), ("buffered_writes_threshold", 0), ("buffered_entries_threshold", 0),
             ("preallocated", 0), ("max_file_bytes", 1), ("backups", 0), ("max_memory_bytes", 1), ("unsynced_force_ms", 0),
         ):  # fmt: skip
             value = getattr(self, name)
             if value < smallest:
-                raise ConfigError(f"the journal's {name} is {value}: use {smallest} or more")
+                raise ConfigError(f"the journal's {name} is {value}. Use {smallest} or more")

@@ -50,5 +50,5 @@ class SpaceWaiter:
         return True
 
     def note(self, error: OSError) -> None:
-        """Note that the disk is full. It is logged the first time."""
+        """Record that the disk is full. It is logged the first time."""
         self._notice.refused(error.strerror or str(error))
