@@ -21,7 +21,7 @@ SECONDS = 10.0
 
 
 def add_view(command: argparse.ArgumentParser) -> None:
-    """Add the arguments to `command`."""
+    """Add the arguments for showing Avro values to `command`."""
     command.add_argument(
         "--format",
         choices=("bytes", "avro"),

@@ -39,7 +39,7 @@ misspelt, and is an error."""
 def add_connection(
     command: argparse.ArgumentParser, default: str | None = DEFAULT_SERVERS, *, old_name: bool = True
 ) -> None:
-    """Add the arguments to `command`. `default` is the server if neither of them names one; None for no default.
+    """Add the arguments of a connection to `command`. `default` is the server if neither of them names one; None for no default.
 
     With `old_name` the command also takes `--config` for `--command-config`.
     """

@@ -39,11 +39,11 @@ class Histogram:
         return dict(self._buckets)
 
     def mark(self) -> None:
-        """Begin an interval."""
+        """Begin an interval, which the next `since_mark` covers."""
         self._mark = self.counts()
 
     def since_mark(self) -> dict[int, int]:
-        """Return bucket → the number of values in it since the mark."""
+        """Return bucket → the number of values in it since the last `mark`."""
         before = self._mark
         return {
             bucket: count - before.get(bucket, 0)

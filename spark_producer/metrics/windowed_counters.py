@@ -104,7 +104,7 @@ class WindowedCounters:
         self.sample_end = self._complete
 
     def mark(self) -> None:
-        """Begin an interval; windows and totals go on."""
+        """Begin an interval, which the next `since_mark` covers. Windows and totals continue."""
         self._marked = self._totals()
         self._peaks_since_mark = (0,) * len(self.PEAKS)
         self._before_mark = True

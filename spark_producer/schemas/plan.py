@@ -285,7 +285,7 @@ def _labels(branches: list[object]) -> list[str]:
 
 def _inner(schema: dict[str, Any], part: str, path: str) -> Schema:
     if part not in schema:
-        raise SchemaError(f"field '{path}': the schema has an {schema['type']} without '{part}'")
+        raise SchemaError(f"field '{path}': its type {schema['type']} lacks '{part}'. Correct the schema")
     return cast("Schema", schema[part])
 
 

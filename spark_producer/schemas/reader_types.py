@@ -283,7 +283,7 @@ class _Types:
         is_map = schema["type"] == "map"
         part = "values" if is_map else "items"
         if part not in schema:
-            raise SchemaError(f"field '{path}': the schema has an {schema['type']} without '{part}'")
+            raise SchemaError(f"field '{path}': its type {schema['type']} lacks '{part}'. Correct the schema")
         column = next(self._columns)
         keys = (self._plain({"type": "string"}, space, for_log(f"{path}{{}}")),) if is_map else ()
         item = self.of(schema[part], space, for_log(path + ("{}" if is_map else "[]")), depth + 1, within)

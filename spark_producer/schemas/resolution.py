@@ -186,7 +186,7 @@ class _Resolver:
             raise _mismatch(path, writer, reader)
         part = "values" if form == "map" else "items"
         if part not in writer:
-            raise SchemaError(f"field '{path}': the schema has an {form} without '{part}'")
+            raise SchemaError(f"field '{path}': its type {form} lacks '{part}'. Correct the schema")
         children = []
         if form == "map":
             key = NO_COLUMN if reader is None else reader.children[0].column

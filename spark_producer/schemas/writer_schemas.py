@@ -45,7 +45,8 @@ class RegistryAccess(NamedTuple):
 
 
 class WriterSchemas:
-    """The schemas that a column's values are written with. It is pickled with the known ones; others are asked for once."""
+    """The schemas with which a column's values were written. The known ones are pickled with it; the registry is asked for each
+    other one once."""
 
     def __init__(self, known: Mapping[int, str], access: RegistryAccess | None) -> None:
         self._known = dict(known)

@@ -26,7 +26,7 @@ assert main(["tail", "t", "--bootstrap-servers", sys.argv[1], "--from-beginning"
 """
 ADVICE = (
     "needs PySpark 4.0 or newer, and this Python (",
-    "run with the Python of your platform's Spark, or pip install 'pyproducer[spark]'",
+    "Run with the Python of your platform's Spark, or pip install 'pyproducer[spark]'",
 )
 
 

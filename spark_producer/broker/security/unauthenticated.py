@@ -61,7 +61,7 @@ class UnauthenticatedConnections(Generic[Peer]):
         self._of_host.setdefault(host, {})[peer] = None
 
     def remove(self, peer: Peer) -> None:
-        """Remove a connection that has logged in or closed, if it is here."""
+        """Remove a connection that has logged in or closed. Others than these connections are ignored."""
         if self._deadlines.pop(peer, None) is None:
             return
         host = self._hosts.pop(peer)

@@ -139,7 +139,7 @@ def still_open(
     deadline: float,
     collected: dict[TopicPartition, Producers] | None = None,
 ) -> StillOpen:
-    """Return the transactions without a marker in their partition: one of the same producer is open there.
+    """Return those of `spans` whose partition lacks their marker, since a transaction of the same producer is open there.
 
     `collected` is filled with the producers that leaders report.
     """

@@ -159,7 +159,7 @@ def _join_parts(sink: str, head: dict[str, Any], parts: Mapping[bytes, bytes]) -
     found = [parts.get(part_key(sink, number)) for number in range(1, count + 1)]
     whole = b"".join(piece for piece in found if piece is not None)
     if len(whole) > MAX_BYTES or hashlib.sha256(whole).hexdigest() != head["digest"]:
-        raise ValueError(f"its {count} parts do not belong to it")
+        raise ValueError(f"its {count} parts are those of another record, or incomplete")
     return _strict(whole)
 
 

@@ -59,7 +59,7 @@ def with_final_status(record: ControlRecord, status: Status) -> ControlRecord:
 
 
 def done(record: ControlRecord) -> ControlRecord:
-    """Return `record` once it is completed: its batch, if it has a number, is the last one that is wholly committed."""
+    """Return `record` with the status DONE. If its batch has a number, that becomes the last committed one."""
     if record.batch == NO_BATCH:
         return record._replace(status=Status.DONE)
     return record._replace(

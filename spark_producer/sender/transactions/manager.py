@@ -152,7 +152,7 @@ class TransactionManager:
         return None
 
     def next_offsets(self) -> GroupOffsets:
-        """Return the offsets to send next, of which there are some."""
+        """Return the offsets to send next. The caller has checked that there are some."""
         return cast(GroupOffsets, self.contents.offsets[0].argument)
 
     def step(self, now: float) -> None:

@@ -103,7 +103,7 @@ def test_fields_are_found_by_name_and_named_types_by_their_namespace() -> None:
         (record(("n", "int")), pa.struct([]), "field 'value.f.n' of the schema is not in the column"),
         (fixed(4), pa.decimal128(9, 3), "the schema has decimal(9, 2). Cast the field to it"),
         ("b.Unknown", pa.int32(), "refers to the type 'b.Unknown', which it does not define"),
-        ({"type": "array"}, pa.list_(pa.int32()), "without 'items'"),
+        ({"type": "array"}, pa.list_(pa.int32()), "lacks 'items'"),
         ({"type": "record", "name": "X"}, pa.struct([]), "has no list of fields"),
     ],
     ids=str,

@@ -166,7 +166,7 @@ def test_a_value_is_read_as_the_readers_type(writer: Any, reader: Any, content: 
         ("nothing", "int", "refers to the type 'nothing'"),
         ({"type": "fixed", "name": "F"}, fixed(3), "a fixed type without a size"),
         ([["int"]], "int", "a union directly in a union"),
-        ({"type": "array"}, {"type": "array", "items": "int"}, "without 'items'"),
+        ({"type": "array"}, {"type": "array", "items": "int"}, "lacks 'items'"),
         ({"type": "record", "name": "R"}, record(("a", "int")), "without a list of fields"),
     ],
 )

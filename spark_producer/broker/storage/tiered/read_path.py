@@ -34,7 +34,7 @@ _MAX_LOOKUPS: Final = 3
 
 
 class Tier(Enum):
-    """The tier that had a batch which was not in the tail cache."""
+    """The tier from which a batch was read that the tail cache did not have."""
 
     ACTIVE = "active half"
     FLUSHING = "flushing half"

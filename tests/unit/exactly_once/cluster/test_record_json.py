@@ -59,10 +59,10 @@ def test_a_record_comes_back_as_it_was_in_parts_that_are_small_enough(count: int
 def test_parts_of_another_write_are_not_taken() -> None:
     old = dict(encode(many(500), 4096))
     new = dict(encode(many(501), 4096))
-    with pytest.raises(ExactlyOnceError, match="parts do not belong to it"):
+    with pytest.raises(ExactlyOnceError, match="parts are those of another record"):
         decode("orders", new[b"orders"], {**new, b"orders#3": old[b"orders#7"]})
     del new[b"orders#2"]
-    with pytest.raises(ExactlyOnceError, match="parts do not belong to it"):
+    with pytest.raises(ExactlyOnceError, match="parts are those of another record"):
         decode("orders", new[b"orders"], new)
 
 
