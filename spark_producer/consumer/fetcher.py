@@ -10,6 +10,7 @@ from spark_producer.common.backoff import Backoff
 from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.common.wait_warning import WaitWarning
 from spark_producer.consumer.decoding import FetchedBatches, corrupt
 from spark_producer.consumer.known_cluster import KnownCluster, errors_of
 from spark_producer.consumer.lost_offsets import report_loss
@@ -92,6 +93,7 @@ class Fetcher:
             if self._topic_ids.get(each.topic) not in (None, cluster.topic_ids.get(each.topic)):
                 cluster.forget(each)
         self._asking_metadata = False
+        self._wait_warning = WaitWarning(settings.timeout, "kafka.default.api.timeout.ms")
         self._backoff = Backoff(settings.connection.retry_backoff, settings.connection.retry_backoff_max)
         self.wake_at = 0.0
         """The time of the next `step`, unless a response comes, a connection changes, or memory is released before."""
@@ -118,6 +120,7 @@ class Fetcher:
             KafkaTimeout: a partition has made no progress for `timeout`.
         """
         self.wake_at, self.starved = _NEVER, False
+        self._warn_of_wait(now)
         by_node: dict[int, list[PartitionFetch]] = {}
         leaderless: list[PartitionFetch] = []
         for each in self._pending.values():
@@ -176,6 +179,14 @@ class Fetcher:
 
     def _wake_by(self, when: float) -> None:
         self.wake_at = min(self.wake_at, when)
+
+    def _warn_of_wait(self, now: float) -> None:
+        """Log a warning if a partition waits long: the one that has waited longest."""
+        longest = min(self._pending.values(), key=lambda each: each.failing_since, default=None)
+        if longest is not None and now > longest.failing_since:
+            cause = "" if longest.error is None else f" (last: {longest.error})"
+            subject = f"{longest.topic_partition} at offset {longest.position}{cause}"
+            self._wait_warning(now - longest.failing_since, subject)
 
     def _check_timeout(self, state: PartitionFetch, now: float) -> None:
         if now - state.failing_since < self._settings.timeout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 
 import pytest
@@ -196,6 +197,23 @@ def test_without_progress_the_read_ends_with_the_last_reason() -> None:
     harness.step(29.0)
     with pytest.raises(KafkaTimeout, match=r"topic 't', partition 0 at offset 5 .* 30 s .*the connection was cut"):
         harness.step(1.0)
+
+
+@pytest.mark.covers("RD9")
+def test_each_long_wait_for_a_leader_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    harness = FetcherHarness(of(0, 5, 9), timeout=30.0)
+    harness.leader = -1
+    for _ in range(2):
+        for _ in range(20):
+            for request in harness.step(0.5):
+                harness.metadata(request)
+        harness.leader = 1
+        harness.fetched(harness.next_fetch(), row(0, batch(5)))
+        harness.leader = -1
+        harness.answer(harness.next_fetch(), error=ConnectionFailed("the connection was cut"))
+    expected = r"still waiting for topic 't', partition 0 at offset \d \(last: .*\), at most 30 s"
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len([each for each in warnings if re.match(expected, each)]) == len(warnings) == 2, warnings
 
 
 @pytest.mark.covers("RD9")

@@ -27,8 +27,9 @@ from pyspark.sql.types import (
 
 from spark_producer.admin import BlockingClient
 from spark_producer.broker import LocalBroker
+from spark_producer.common import wait_warning
 from spark_producer.config import producer_config
-from spark_producer.datasource import PyProducerDataSource, wait_warning
+from spark_producer.datasource import PyProducerDataSource
 from spark_producer.datasource.write.driver import cluster_check
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
 from spark_producer.network import ConnectionSettings

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_producer.admin import BlockingClient
+from spark_producer.common.wait_warning import WaitWarning
 from spark_producer.datasource.read.source_settings import SourceSettings
-from spark_producer.datasource.wait_warning import WaitWarning
 from spark_producer.network import ConnectionSettings
 
 TIMEOUT_OPTION = "kafka.default.api.timeout.ms"

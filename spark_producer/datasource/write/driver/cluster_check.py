@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.missing_topics import suggest_topic, suggest_topic_on_not_found
+from spark_producer.common.wait_warning import WaitWarning
 from spark_producer.config import ProducerConfig, SinkOptions
-from spark_producer.datasource.wait_warning import WaitWarning
 from spark_producer.errors import TopicNotFound, broker_error
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.metadata_wait import UNKNOWN_TOPIC_GRACE

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, LessThan
 
 from spark_producer.broker import LocalBroker
+from spark_producer.common import wait_warning
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.datasource import wait_warning
 from spark_producer.datasource.read.driver import offset_resolution
 from spark_producer.datasource.read.driver.batch_plan import plan_batch
 from spark_producer.datasource.read.pushed_filters import PushedFilters

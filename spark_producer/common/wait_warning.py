@@ -1,4 +1,4 @@
-"""The warning of a driver that waits for brokers: in the check of a write, and in the look-ups of a read."""
+"""The warning about a long wait for brokers: in the check of a write, in the look-ups of a read, and in its tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WARN_AFTER_S = 2.0
 
 
 class WaitWarning:
-    """Logs one warning in each long wait of a client, as its `on_wait`. `limit` is its timeout in seconds, set by `option`."""
+    """Logs one warning in each long wait. `limit` is its timeout in seconds, set by `option`."""
 
     def __init__(self, limit: float, option: str) -> None:
         self._limit = f"{limit:g} s ({option})"
