@@ -43,6 +43,7 @@ class FetchThread:
     ) -> None:
         self._connections = connections
         self._client = connections.client
+        connections.cluster.use({each.topic_partition.topic for each in ranges}, clock())
         self._fetcher = Fetcher(settings, ranges, connections.cluster, topic_ids)
         self._clock = clock
         self._brokers = connections.cluster.brokers

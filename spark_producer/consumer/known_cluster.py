@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
+
+MAX_UNUSED_S = 600.0
+"""Maximum seconds from the start of the last read of a topic for which it stays known; then the next read forgets it."""
 
 
 class Leader(NamedTuple):
@@ -27,6 +30,21 @@ class KnownCluster:
         self.bytes_per_offset: dict[TopicPartition, float] = {}
         """The size of an offset in the last response for each partition."""
         self._leaders: dict[TopicPartition, Leader] = {}
+        self._used: dict[str, float] = {}
+        """The time of the last read of each topic."""
+
+    def use(self, topics: Iterable[str], now: float) -> None:
+        """Record that a read of `topics` begins, and forget the topics that no read has used for `MAX_UNUSED_S`.
+
+        Otherwise a worker that reads ever new topics would keep all of them.
+        """
+        self._used |= dict.fromkeys(topics, now)
+        for topic in [topic for topic, used in self._used.items() if now - used > MAX_UNUSED_S]:
+            del self._used[topic]
+            self.topic_ids.pop(topic, None)
+            for known in (self._leaders, self.bytes_per_offset):
+                for topic_partition in [each for each in known if each.topic == topic]:
+                    del known[topic_partition]
 
     def leader_of(self, topic_partition: TopicPartition) -> Leader | None:
         """Return the leader of a partition; None if it is unknown."""

@@ -26,6 +26,7 @@ from spark_producer.consumer.connections import MAX_IDLE_CONNECTIONS, MAX_IDLE_S
 from spark_producer.consumer.decoding import FetchedBatches
 from spark_producer.consumer.fetch_thread import FetchThread
 from spark_producer.consumer.fetcher import Fetcher
+from spark_producer.consumer.known_cluster import MAX_UNUSED_S
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
 from spark_producer.consumer.settings import FetchSettings
@@ -240,6 +241,15 @@ def test_a_reader_that_stops_early_ends_it(settings: FetchSettings, leave: Calla
     gc.collect()
     assert no_fetch_thread()
     assert sum(batch.num_rows for _, batch in read_ranges(settings, WHOLE)) == ROWS
+
+
+def test_a_read_forgets_topics_that_were_not_read_for_long(settings: FetchSettings) -> None:
+    connections = Connections(settings.connection, Client(settings.connection))
+    connections.cluster.use(["earlier"], 0.0)
+    connections.cluster.topic_ids["earlier"] = b"i" * 16
+    FetchThread(settings, WHOLE, connections, clock=lambda: MAX_UNUSED_S + 1).close()
+    connections.close()
+    assert not connections.cluster.topic_ids
 
 
 @pytest.mark.covers("RD14")
