@@ -27,7 +27,7 @@ class Target:
     topic: str
     rows: int
     security: Mapping[str, str] = field(default_factory=dict)
-    """What a client sets to connect, beside the address, in the names of Kafka's Java clients."""
+    """A client's settings to connect, beside the address, in the names of Kafka's Java clients."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a group commit gives: `python -m benchmarks.journal` prints how many batches a second are safe, by the number of writers.
+"""The gain of a group commit: `python -m benchmarks.journal` prints how many batches a second are safe, by the number of writers.
 
 Each writer appends a batch, waits until it is forced to the disk, and appends the next one, as a producer does that may have one
 request in flight. In the journal all of them share forces. Beside it each batch has a force of its own, one after another, as an
@@ -39,7 +39,7 @@ class SlowDisk(SystemFiles):
 
 
 class Result(NamedTuple):
-    """What writers saw: batches of each second, milliseconds until a batch was safe, and batches for each force."""
+    """The results of the writers: batches of each second, milliseconds until a batch was safe, and batches for each force."""
 
     rate: float
     median: float

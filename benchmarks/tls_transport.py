@@ -35,7 +35,7 @@ Open = Callable[[ResolvedAddress, ConnectionSettings], Transport]
 
 
 class Cost(NamedTuple):
-    """What one round took: nanoseconds of the sender's CPU for each byte, and the megabytes of each second."""
+    """The costs of one round: nanoseconds of the sender's CPU for each byte, and megabytes per second."""
 
     cpu: float
     rate: float

@@ -123,7 +123,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def no_secret_sent() -> None:
-    """What another test has sent as a secret is not hidden in this one."""
+    """Forget the secrets of other tests: they are not redacted in this one."""
     redaction._sent_secrets = redaction.SentSecrets()
 
 
@@ -136,7 +136,7 @@ def no_idle_connections() -> Iterator[None]:
 
 
 class Broker(Protocol):
-    """What a test of the wire needs from any broker."""
+    """The part of a broker's interface that tests of the protocol need."""
 
     @property
     def bootstrap_servers(self) -> str:

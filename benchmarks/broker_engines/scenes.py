@@ -18,7 +18,7 @@ PRODUCERS: Final = 8
 FETCH: Final = MIB
 """The bytes that a reader asks for at a time."""
 SLOW_FORCE_MS: Final = 5.0
-"""What a force takes longer on a disk that is reached by a network."""
+"""Additional time of a force on a disk that is reached by a network."""
 STARTS: Final = 20
 
 Figures = dict[str, float]

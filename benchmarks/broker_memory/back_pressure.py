@@ -53,7 +53,7 @@ class Pressure:
 
 @dataclass(frozen=True)
 class Pressed:
-    """What was found with one disk. Sizes are in bytes, moments in seconds of one clock.
+    """The measurements of one disk. Sizes are in bytes, moments in seconds of one clock.
 
     expected: the batches a second that half of the write cache and the time of a flush allow; None if nothing was flushed.
     bound: what unanswered Produces may take: the publish buffer, and one frame of each producer.

@@ -39,7 +39,7 @@ def user_of(path: Path) -> User:
 
 @dataclass(frozen=True)
 class Speed:
-    """What a force takes: `force_s` seconds, and one second for each `bytes_per_s` bytes that were written before."""
+    """The duration of a force: `force_s` seconds, and one second for each `bytes_per_s` bytes that were written before."""
 
     force_s: float
     bytes_per_s: float

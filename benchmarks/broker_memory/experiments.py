@@ -50,7 +50,7 @@ REFERENCE: Final = Sizes(options_of(plan_memory(512 * MIB)), partitions=8)
 
 
 class Outcome(NamedTuple):
-    """What an experiment has counted, in entries unless the name says otherwise.
+    """The counts of an experiment, in entries unless the name says otherwise.
 
     tail_reader: what was read at the end. expected_misses: Σ⌈R ÷ (B + 1)⌉; None if no reader had a backlog.
     """

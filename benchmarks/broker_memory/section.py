@@ -17,7 +17,7 @@ PAGE_WIDTH = 9
 
 @dataclass(frozen=True)
 class Section:
-    """What one experiment has found.
+    """The results of one experiment.
 
     name: with which it is asked for, e.g. `E4`.
     article: what the article says of it, and what numbers it has.

@@ -59,7 +59,7 @@ class Acknowledgements:
 
 @dataclass(frozen=True)
 class Placing:
-    """What was found with the files placed so.
+    """The measurements of one placement of the files.
 
     journal_forces: of the journal; journal_waits: how many of them found a force of the entry logs or the index under way.
     """

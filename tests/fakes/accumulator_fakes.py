@@ -62,7 +62,7 @@ class Runner(threading.Thread):
             self.done.set()
 
     def result(self) -> Any:
-        """What the call gave; raises what it raised."""
+        """Return the call's result, or raise its error."""
         assert self.done.wait(DEADLINE), "the call did not end"
         self.join(DEADLINE)
         if isinstance(self.outcome, BaseException):
@@ -192,7 +192,7 @@ class AccumulatorFakes:
         self.completion.refresh([batch.queue], self.clock.now)
 
     def expire(self) -> list[ProducerBatch]:
-        """What the sender does about batches whose time is over."""
+        """Fail expired batches, as the sender does."""
         expired = self.completion.take_expired(self.clock.now)
         for batch in expired:
             self.completion.fail(batch, self.completion.expiry_error(batch, self.clock.now))

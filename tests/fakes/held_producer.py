@@ -21,7 +21,7 @@ ROW_BYTES = 100
 
 
 class PreparedDouble(NamedTuple):
-    """What `prepare` returns, with the fields of the real one."""
+    """The return value of `prepare`, with the fields of the real one."""
 
     transactional_id: str
     producer_id: int

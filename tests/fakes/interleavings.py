@@ -24,7 +24,7 @@ Order = Literal["go", "expire", "interrupt", "fail", "end"]
 
 
 class Interrupted(BaseException):
-    """What a signal handler raises inside a wait."""
+    """The exception that a signal handler raises inside a wait."""
 
 
 class Ended(BaseException):

@@ -18,7 +18,7 @@ from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset, read
 
 @dataclass
 class MemoryCounters:
-    """What the smallest engine counts."""
+    """The counters of the smallest engine."""
 
     logs: int = gauge("logs in memory")
 
@@ -67,7 +67,7 @@ class MemoryStorage:
         return readings("memory_storage", MemoryCounters(len(self.logs)))
 
     def free(self, free_bytes: float = math.inf) -> None:
-        """What a write cache does after a flush."""
+        """Set the free bytes and wake producers, as a write cache does after a flush."""
         self.free_bytes = free_bytes
         self._space_freed()
 
@@ -106,19 +106,19 @@ class MemoryStorage:
         return True
 
     def confirm_all(self) -> None:
-        """What a journal does after a sync."""
+        """Confirm all batches, as a journal does after a sync."""
         for place, log in self.logs.items():
             log.confirmed = len(log.batches)
             self._confirmed(*place)
 
     def write_all(self) -> None:
-        """What a journal does before a sync."""
+        """Note all batches as written, as a journal does before a sync."""
         for place, log in self.logs.items():
             log.written = len(log.batches)
             self._confirmed(*place)
 
     def fail(self) -> None:
-        """What a journal does when the disk refuses."""
+        """Fail all logs, as a journal does after a disk error."""
         for place, log in self.logs.items():
             log.failed = True
             self._confirmed(*place)

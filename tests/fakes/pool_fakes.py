@@ -17,11 +17,11 @@ TOTAL, POOLABLE = 1000, 100
 
 
 class Interrupted(BaseException):
-    """What a signal handler raises inside a wait."""
+    """The exception that a signal handler raises inside a wait."""
 
 
 class Bed(threading.Condition):
-    """What one request sleeps on."""
+    """The condition on which one request sleeps."""
 
     interrupted = False
 

@@ -55,7 +55,7 @@ class Held:
 
 @dataclass
 class ScriptedCluster:
-    """What the test controls. All waits have a deadline; `lock` guards everything."""
+    """The state that a test controls. All waits have a deadline; `lock` guards everything."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"t": 1})
     """partitions of each topic; all led by node 1"""

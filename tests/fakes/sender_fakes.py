@@ -202,7 +202,7 @@ class SenderFakes:
 
     @property
     def error(self) -> Exception | None:
-        """What ended the producer, or the first failure of a batch."""
+        """Return the error that ended the producer, or the first failure of a batch."""
         return self.fakes.incomplete.error or self.fakes.incomplete.failure
 
 

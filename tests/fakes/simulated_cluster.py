@@ -238,7 +238,7 @@ class SimulatedCluster:
         return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(reported)),), 0, endpoints)
 
     def metadata(self) -> MetadataResponse:
-        """What a broker knows, which may be stale."""
+        """The metadata of a broker, which may be stale."""
         known, logs = len(self.former), self.logs
         if self.former and self.choose.random() < self.trouble:
             known, logs = known - 1, self.former[-1]

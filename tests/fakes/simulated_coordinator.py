@@ -140,7 +140,7 @@ class SimulatedCoordinator:
         return 0
 
     def may_write(self, partition: int, header: BatchHeader) -> int:
-        """What a leader answers to a batch before it looks at sequences: it asks the coordinator (KIP-890)."""
+        """Return the leader's error before it checks sequence numbers: it asks the coordinator (KIP-890)."""
         if (header.producer_id, header.producer_epoch) != self.identity:
             return STALE
         if self.phase is Phase.ENDING and self.implicit:

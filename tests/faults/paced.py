@@ -155,7 +155,7 @@ def assert_exactly_once_in_order(broker: Broker, topic: str, partitions: int = 3
 
 
 def differences(found: list[int], wanted: list[int]) -> str:
-    """What is missing and what is there more than once."""
+    """Return the rows that are missing, and those that are there more than once."""
     counts = Counter(found)
     repeated = [number for number, count in counts.items() if count > 1]
     missing = sorted(set(wanted) - set(found))

@@ -39,7 +39,7 @@ STANDSTILL = 2.0
 
 SOUND_SECONDS = 60.0
 SLACK = 8 * MIB
-"""What the allocator may keep of frames that are gone."""
+"""Maximum bytes that the allocator may keep of released frames."""
 
 
 class Measured:

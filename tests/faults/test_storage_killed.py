@@ -55,7 +55,7 @@ class Doomed:
         return self.done()
 
     def done(self) -> Counter[str]:
-        """What was done so far in this life."""
+        """Return the work that was counted in this life."""
         did = self._lines("did")
         return (
             Counter(dict(zip(("flushes", "deleted", "compacted"), map(int, did[-1]), strict=True)))

@@ -64,7 +64,7 @@ def write(producer: Producer, topic: str, *values: str) -> None:
 
 
 def committed(proxied: ProxiedBroker, topic: str) -> list[list[str]]:
-    """What readers of committed records see, by partition."""
+    """Return the committed records by partition."""
     proxied.proxy.heal()
     rows = read_topic(proxied.bootstrap_servers, topic, client="confluent", isolation="read_committed")
     return [[(row.value or b"").decode() for row in rows if row.partition == number] for number in range(PARTITIONS)]

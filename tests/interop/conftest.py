@@ -1,4 +1,4 @@
-"""What tests beside other implementations share."""
+"""Fixtures of the tests beside other implementations."""
 
 from __future__ import annotations
 

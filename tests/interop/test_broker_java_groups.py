@@ -24,7 +24,7 @@ def run(local: LocalBroker, home: Path, version: str, tool: str, *arguments: str
 
 
 def consumed(local: LocalBroker, home: Path, version: str, count: int) -> list[bytes]:
-    """What Kafka's console consumer reads as a member of the group."""
+    """Return the records that Kafka's console consumer reads as a member of the group."""
     few = ("--max-messages", str(count), "--timeout-ms", "60000")
     place = ("--topic", "t", "--group", GROUP, "--from-beginning")
     return [line.encode() for line in run(local, home, version, CONSUMER, *place, *few).splitlines() if line]

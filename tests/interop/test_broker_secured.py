@@ -28,7 +28,7 @@ BY_PASSWORD = ON[:3]
 LIFETIME_MS = 2000
 """Of sessions, so that clients log in again while they work."""
 OVER = "its session has ended"
-"""What the log says of a client that goes on without."""
+"""The log message for a client that connects without a login."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What is encoded is read by kafka-python, kio and librdkafka: all formats and codecs, batches of all shapes."""
+"""kafka-python, kio and librdkafka read the encoded batches: all formats and codecs, batches of all shapes."""
 
 from __future__ import annotations
 

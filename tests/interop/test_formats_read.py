@@ -1,4 +1,4 @@
-"""What kafka-python, kio and librdkafka encode is what the reader finds: all formats and codecs, batches of all shapes."""
+"""The reader decodes batches of kafka-python, kio and librdkafka: all formats and codecs, batches of all shapes."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_create_and_delete_topics(wire: Wire, topic: str) -> None:
 
 
 def test_an_api_versions_request_from_the_future_is_answered_in_version_0(wire: Wire, broker: Broker) -> None:
-    """What `Connection` relies on: error 35 and the broker's range, in the shape of version 0 (KIP-511)."""
+    """`Connection` relies on error 35 and the broker's range, in the format of version 0 (KIP-511)."""
     with socket.create_connection(parse_bootstrap_servers(broker.bootstrap_servers)[0], DEADLINE) as plain:
         request = b"".join(encode_request(API_VERSIONS, 3, 7, "test", messages.ApiVersionsRequest("a", "1")))
         plain.sendall(request[:6] + (99).to_bytes(2, "big") + request[8:])

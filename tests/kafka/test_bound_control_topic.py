@@ -1,4 +1,4 @@
-"""What real coordinators keep of a commit: the note survives fences, aborts and a timeout, and each start is refused by it."""
+"""The note of a commit at real coordinators: it survives fences, aborts and a timeout, and each start is refused by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction leaves of the control topic is enough, for a driver that is new and for one that has read it before."""
+"""A compacted control topic is enough for a new driver, and for one that has read it before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every broker of the bench, real or embedded, must do for clients that we did not write."""
+"""Behaviour that foreign clients need of every broker of the tests, real or embedded."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ROWS = 100
 
 @dataclass
 class Worker:
-    """What one Python worker of Spark has."""
+    """The objects of one Python worker of Spark."""
 
     config: ProducerConfig
     ids: TransactionalIdPool = field(default_factory=TransactionalIdPool)
@@ -87,7 +87,7 @@ class Write:
 
 
 def numbers(*tasks: tuple[int, int]) -> Counter[int]:
-    """What readers should see of tasks, given as partition and batch."""
+    """Return the rows that readers should see of tasks, given as partition and batch."""
     return Counter(int(value.as_py()) for task in tasks for value in rows_of(*task)["value"])
 
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("metr
 PRODUCE = 0
 
 JAVA_ONLY = re.compile(r"txn-prepare-time-ns-total|iotime-total|io-waittime-total|bufferpool-wait-time-total")
-"""What this producer has not: the first phase of a commit in two (KIP-939), and names that ended with Kafka 3.9 (KIP-773)."""
+"""Metrics that are missing here: the first phase of a two-phase commit (KIP-939), and names removed after Kafka 3.9 (KIP-773)."""
 
 
 @pytest.fixture(scope="module", params=[pytest.param(KAFKA_39, marks=pytest.mark.nightly), KAFKA_4])

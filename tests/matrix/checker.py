@@ -1,4 +1,4 @@
-"""What is wrong with what a reader saw: rows that are lost, double, damaged, foreign, or out of order. A pure function.
+"""Checks the rows of a reader: lost, duplicated, damaged, foreign, or out of order.
 
 The names are those of Jepsen's checker of Kafka, where it has one.
 """

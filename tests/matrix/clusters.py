@@ -39,7 +39,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
 class Cluster(Protocol):
-    """What the matrix needs of a cluster."""
+    """The interface of a cluster for the matrix."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -50,7 +50,7 @@ class Cluster(Protocol):
         """Ids of all nodes."""
 
     proxies: Sequence[FaultProxy]
-    """What clients connect to, if it is not the nodes themselves."""
+    """Addresses for clients, if these are not the nodes' own."""
 
     def create_topic(self, name: str, partitions: int, copies: int = 3) -> None:
         """Create a topic; it can be written to when this returns."""
@@ -68,7 +68,7 @@ class Cluster(Protocol):
         """The process of a node."""
 
     def log(self, node: int) -> Path:
-        """What a node has said."""
+        """Return the log of a node."""
 
 
 class RealCluster:
@@ -112,7 +112,7 @@ class RealCluster:
         return self.cluster.pid(node)
 
     def log(self, node: int) -> Path:
-        """What a node has said."""
+        """Return the log of a node."""
         return self.cluster.log_dir(node).parent / "node.log"
 
 
@@ -177,7 +177,7 @@ class EmbeddedCluster:
         return self._process.pid
 
     def log(self, node: int) -> Path:
-        """What it has said."""
+        """Return its log."""
         return self.home / "log"
 
 
@@ -231,7 +231,7 @@ def leader_of(cluster: Cluster, topic: str, partition: int) -> int:
 
 
 class Named(Protocol):
-    """What has addresses."""
+    """An object with bootstrap servers."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -267,7 +267,7 @@ def held_back(cluster: Named, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def left_open(cluster: Named, topic: str) -> tuple[dict[int, tuple[int, int]], dict[str, str]]:
-    """What is `held_back`, and the open transactions of the sink of this topic, once there is nothing or time is up."""
+    """Return `held_back` and the sink's open transactions of this topic, once there are none or the time is over."""
 
     def of_the_sink() -> dict[str, str]:
         return {name: state for name, state in open_transactions(cluster).items() if topic in name}

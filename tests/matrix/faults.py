@@ -44,7 +44,7 @@ class Brokers:
         return ",".join(f"{HOST}:{ports.internal}" for ports in self.cluster.ports.values())
 
     def faults(self) -> list[Fault]:
-        """What can happen to one node at a time."""
+        """Return the faults that can happen to one node at a time."""
         kinds = [
             ("killed", self._kill, self._start),
             ("paused", self._pause, self._resume),

@@ -46,7 +46,7 @@ ONCE = {"exactlyOnceMaxInlineBytes": str(INLINE_BYTES), "kafka.transaction.timeo
 
 @dataclass
 class Record:
-    """What happened in a run. Times are seconds since its begin."""
+    """The events of a run. Times are seconds since its start."""
 
     seed: int
     version: str
@@ -193,7 +193,7 @@ class Run:
         return len(list((self.home / "checkpoint" / "commits").glob("[0-9]*")))
 
     def query_faults(self) -> list[Fault]:
-        """What can happen to the query."""
+        """Return the faults that can happen to the query."""
         return [
             Fault("driver", "killed", self._kill_driver),
             Fault("driver", "worker killed", self._kill_worker),

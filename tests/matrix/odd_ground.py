@@ -33,7 +33,7 @@ SECONDS = 90.0
 
 
 class Ground(NamedTuple):
-    """What a way has to write with. `options` choose the path of the rows."""
+    """The session, paths and options of a way. `options` choose the path of the rows."""
 
     spark: SparkSession
     servers: str

@@ -39,7 +39,7 @@ from tests.support.waiting import poll
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300.0
 QUICK = {"kafka.linger.ms": "0", "kafka.batch.size": "1024"}
-"""What a task has read is sent at once, so that what is harmed is in the midst of its write."""
+"""Options that send each batch at once, so that a fault hits a task in the midst of its write."""
 FIRST_ROW = {"triggers": 100}
 """The number of the first row that a way writes, where it is not 0."""
 

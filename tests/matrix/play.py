@@ -101,7 +101,7 @@ class Result:
 
 @dataclass
 class Stand:
-    """What cases share: a cluster, drivers, a folder."""
+    """The cluster, the drivers and the folder that cases share."""
 
     cluster: Cluster
     drivers: Drivers
@@ -226,7 +226,7 @@ class Play:
         return done.returncode == 0
 
     def _one_life(self, driver: Driver, number: int, deadline: float) -> dict[str, Any] | None:
-        """What the query said at its end; None if its driver died."""
+        """Return the query's outcome at its end; None if its driver died."""
         begun = time.monotonic()
         while time.monotonic() < deadline:
             outcome = driver.outcome(number)

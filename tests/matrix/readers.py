@@ -66,7 +66,7 @@ class ConcurrentReader:
         return sum(map(len, list(self.found.values())))
 
     def wait_for(self, count: int, seconds: float = 20.0) -> Read:
-        """What it has when it has `count` rows, or after a while."""
+        """Return its rows once it has `count` of them, or after a while."""
         poll(lambda: self.count >= count, seconds=seconds, pause=0.02)
         return {partition: list(rows) for partition, rows in self.found.items()}
 

@@ -20,7 +20,7 @@ MATRIX, SCENES = RESULTS / "matrix.jsonl", RESULTS / "matrix_scenes.jsonl"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once_matrix.md"
 BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is made -->"
 FOR_PEOPLE = ("reported", "places")
-"""What is kept of those results alone in which something is wrong."""
+"""Fields that are kept only of results with violations."""
 
 SHOWN = {"loud": "loud", "exact": "exact", "not reached": "not reached", "violated": "**violated**"}
 

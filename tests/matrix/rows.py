@@ -22,7 +22,7 @@ FIRST_TIME = 1_700_000_000
 
 
 class Row(NamedTuple):
-    """What a row says of itself."""
+    """The content of a row."""
 
     batch: int
     file: int
@@ -53,7 +53,7 @@ class Amount(NamedTuple):
 
 
 def row_of(value: bytes | None) -> Row | None:
-    """What a value says; None if it is damaged, or none of ours."""
+    """Return the row that a value encodes; None if it is damaged, or from another writer."""
     parts = (value or b"").split(b" ")
     if len(parts) < 5 or f"{zlib.crc32(b' '.join(parts[:4])):08x}".encode() != parts[4]:
         return None

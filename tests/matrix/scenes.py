@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What happens in words, and what must become of it. `settings` are the clusters on which it is played."""
+    """A scene's title, its events, and its expected end. `settings` are the clusters on which it is played."""
 
     title: str
     faults: tuple[Fault, ...]

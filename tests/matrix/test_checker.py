@@ -22,7 +22,7 @@ Rows = dict[int, list[Seen]]
 
 
 def sound() -> Rows:
-    """What a reader should see: file 0 in partition 0, file 1 in partition 1, with a gap for the marker after each batch."""
+    """The expected rows: file 0 in partition 0, file 1 in partition 1, with a gap for the marker after each batch."""
     found: Rows = {0: [], 1: []}
     for batch in range(AMOUNT.batches):
         for row in rows_of_batch(AMOUNT, batch):

@@ -18,7 +18,7 @@ def show(name: str) -> None:
 
 
 def reached(site: str, **variables: str) -> str:
-    """What a new process prints that reaches a failpoint."""
+    """Return the output of a new process that reaches a failpoint."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([site, str(ROOT)] if site else [str(ROOT)]), **variables}
     command = [sys.executable, "-c", REACH]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -1,4 +1,4 @@
-"""What may happen next in a world: every move of every driver, task attempt, clock and late message."""
+"""The moves that are possible in a world: of every driver, task attempt, clock and late message."""
 
 from __future__ import annotations
 

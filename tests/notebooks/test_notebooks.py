@@ -33,7 +33,7 @@ NOT_NEEDED = {
 }  # fmt: skip
 """Without `kafka` and `pandas`, for which PySpark itself looks when a session starts."""
 ALSO_NEEDED = {"avro": {"confluent_kafka"}, "partitioners": {"benchmarks"}, "tuning": {"benchmarks"}}
-"""What a notebook needs of these: the client of a Schema Registry, `pyproducer[schemas]`, and the checkout's simulation."""
+"""The modules that notebooks need: the client of a Schema Registry, `pyproducer[schemas]`, and the checkout's simulation."""
 
 
 @pytest.fixture

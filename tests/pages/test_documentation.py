@@ -180,7 +180,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of the headings of a page."""
+    """Return GitHub's anchors of the headings of a page."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)  # not the comments of code
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

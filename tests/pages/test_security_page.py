@@ -30,7 +30,7 @@ ENVIRONMENT = {"KAFKA_PASSWORD": "pw-1", "KAFKA_CLIENT_SECRET": "pw-2", "KAFKA_C
 
 
 class Expected(NamedTuple):
-    """What a recipe must say in the end."""
+    """The texts with which a recipe must end."""
 
     protocol: str
     mechanism: str = ""

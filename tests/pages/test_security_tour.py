@@ -1,4 +1,4 @@
-"""What docs/security.md shows on one machine, done as it stands there: a certificate, a broker with a login, a file, a record."""
+"""The commands of docs/security.md on one machine, run as printed: a certificate, a broker with a login, a file, a record."""
 
 from __future__ import annotations
 

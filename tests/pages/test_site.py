@@ -65,7 +65,7 @@ class Link(NamedTuple):
 
 
 class Page(HTMLParser):
-    """What a page has: its anchors, where it leads, what it loads, the text of its scripts and styles."""
+    """The parts of a page: its anchors, links, loaded files, and the text of its scripts and styles."""
 
     def __init__(self, name: str, html: str) -> None:
         super().__init__()

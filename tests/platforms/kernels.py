@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def run(python: Path) -> dict[str, Reported]:
-    """What the program says of each loop."""
+    """The results of the program for each loop."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYPRODUCER_KERNEL")}
     command = [str(python), str(PROGRAM)]
     done = subprocess.run(
@@ -72,7 +72,7 @@ def least(turns: Sequence[Mapping[str, Reported]]) -> dict[str, Reported]:
 
 
 def judge(reported: Mapping[str, Reported], first: Mapping[str, Reported]) -> str:
-    """What is wrong with the loops of one Python beside those of the first; nothing if all is well."""
+    """Return the differences between the loops of one Python and those of the first; none if all is well."""
     wrong = [f"{loop} differs from the portable kernel" for loop, each in reported.items() if not each["equal"]]
     for loop, each in reported.items():
         ratio = each["ns"] / first[loop]["ns"]

@@ -158,7 +158,7 @@ def _places(topic: str, numbers: dict[int, object]) -> list[TopicPartition]:
 
 
 def judge(found: list[str]) -> str:
-    """What is wrong with the rows that were read; nothing if each is there once."""
+    """Return the faults of the rows that were read; none if each is there once."""
     counts = Counter(found)
     missing = sum(1 for number in range(ROWS) if str(number) not in counts)
     twice = sum(1 for count in counts.values() if count > 1)

@@ -123,7 +123,7 @@ def standalone(python: Path, home: Path) -> Iterator[str]:
 
 
 def ship(python: Path, archive: Path, master: str, home: Path) -> list[str]:
-    """What each row says of the worker that wrote it."""
+    """Return what each row has noted of its worker."""
     job = home / "job.py"
     job.write_text(JOB)
     # Spark's planner is a process beside the driver, and starts PYSPARK_PYTHON there too.

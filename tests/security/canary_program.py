@@ -30,7 +30,7 @@ PACKAGE = str(Path(__file__).parents[2] / "spark_producer")
 
 
 class Plan(TypedDict):
-    """What to do, and where the traces are to go."""
+    """The actions, and the folder of the traces."""
 
     home: str
     good: dict[str, dict[str, str]]
@@ -142,7 +142,7 @@ def produce(options: Mapping[str, str], topic: str) -> None:
 
 
 def shown(options: Mapping[str, str], topic: str) -> str:
-    """What a configuration, the settings of a task, and a commit message show."""
+    """Return the representations of a configuration, a task's settings, and a commit message."""
     config, sink = parse_options({**options, "topic": topic})
     settings = TaskSettings(config, sink, buffer_memory_unset=False)
     report = write_task(settings, iter([pa.record_batch({"value": [b"row"]})]))
@@ -151,7 +151,7 @@ def shown(options: Mapping[str, str], topic: str) -> str:
 
 @contextlib.contextmanager
 def failure(home: Path, name: str) -> Iterator[None]:
-    """What is inside must fail; the exception is kept, with the variables of our own frames."""
+    """Expect an exception of the `with` block, and write it with the local variables of our own frames."""
     try:
         yield
     except Exception as error:

@@ -92,7 +92,7 @@ def write(settings_of_producer: Mapping[str, str], topic: str, count: int = 1000
 
 
 def values(secured: SecuredKafka, topic: str) -> list[list[int]]:
-    """What a foreign client finds in each partition that has something, in the order of offsets."""
+    """Return the records of each non-empty partition in the order of offsets, as a foreign client reads them."""
     found: dict[int, list[int]] = {}
     for row in read_by_librdkafka(secured, topic):
         found.setdefault(row.partition, []).append(int(row.value or b"-1"))
@@ -107,7 +107,7 @@ def assert_once_and_in_order(found: Sequence[Sequence[int]], count: int) -> None
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """What is inside ends within SECONDS, in whatever way."""
+    """Require the `with` block to end within SECONDS, also by an exception."""
     begun = time.monotonic()
     try:
         yield

@@ -172,7 +172,7 @@ def run_program(home: Path, inputs: Path, plan: Mapping[str, object]) -> None:
 
 @pytest.fixture(scope="module")
 def traces(secured_4: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Traces:
-    """What the program leaves, after it has done everything once."""
+    """The files of the program, after it has done everything once."""
     home, inputs = tmp_path_factory.mktemp("canaries"), tmp_path_factory.mktemp("inputs")
     secured_4.create_topic("canaries", 1)
     secured_4.add_user(SQL_USER, SQL_PASSWORD)

@@ -43,7 +43,7 @@ CLIENT_RSA = {"ssl.certificate.location": "{client-rsa.crt}", "ssl.key.location"
 
 
 def login(protocol: str, mechanism: str, user: str = USER, password: str = PASSWORD) -> dict[str, str]:
-    """What a login by name and password needs."""
+    """Return the settings of a login by name and password."""
     trust = {"ssl.ca.location": "{ca.pem}"} if protocol == "SASL_SSL" else {}
     named = {"security.protocol": protocol, "sasl.mechanism": mechanism} | trust
     return named if mechanism == "OAUTHBEARER" else named | {"sasl.username": user, "sasl.password": password}

@@ -52,7 +52,7 @@ def _all_sockets() -> list[int]:
 
 
 def _accepted() -> socket.socket:
-    """What `pyspark.daemon.worker(sock, authenticated)` was called with; another frame than the one that is used."""
+    """Return the socket that `pyspark.daemon.worker(sock, authenticated)` was called with."""
     frame = sys._getframe()
     while frame.f_code.co_name != "worker" or "authenticated" not in frame.f_locals:
         assert frame.f_back is not None, "there is no daemon below this task"

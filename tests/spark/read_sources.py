@@ -91,7 +91,7 @@ def partitions_of(frame: DataFrame) -> Partitions:
 
 
 def partitions_in(rows: list[Row]) -> Partitions:
-    """What a client of others has read, in the same form."""
+    """Return the records that a foreign client has read, in the same form."""
     found: Partitions = {}
     for row in rows:
         seen = Seen(row.offset, row.timestamp_ms, row.key, row.value, tuple(row.headers))

@@ -40,7 +40,7 @@ def avro(registry: SchemaRegistry, **more: object) -> dict[str, object]:
 
 
 def values(broker: Broker, topic: str, client: SchemaRegistryClient, expected: int) -> list[Any]:
-    """What confluent-kafka's deserialiser makes of each value."""
+    """Return the values that confluent-kafka's deserialiser decodes."""
     read = AvroDeserializer(client)
     context = SerializationContext(topic, MessageField.VALUE)
     records = read_topic(broker.bootstrap_servers, topic, expected=expected)

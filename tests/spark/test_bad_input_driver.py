@@ -1,4 +1,4 @@
-"""What is wrong before a row is looked at: one clear error on the driver, and no task runs."""
+"""Errors that are found before a row is read: one clear error on the driver, and no task runs."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def run(place: Path, *command: str, deadline: float = DEADLINE) -> str:
 
 
 def leftovers(place: Path) -> list[str]:
-    """What is still in the temporary directory, but for what the JVM itself keeps there while it ends."""
+    """Return the files left in the temporary directory, except for those that the JVM keeps while it ends."""
     return [path.name for path in (place / "scratch").iterdir() if not path.name.startswith("hsperfdata")]
 
 
@@ -114,7 +114,7 @@ def as_read(row: Row) -> tuple[bytes, int, str]:
 
 
 def content(row: Row) -> tuple[bytes | None, int, bytes | None]:
-    """What two records that say the same have in common, byte for byte."""
+    """Return the fields in which two equal records agree, byte for byte."""
     return row.key, row.timestamp_ms, row.value
 
 
@@ -139,7 +139,7 @@ def test_quickstart_with_the_embedded_broker(tmp_path: Path) -> None:
 
 
 def assert_report(said: str) -> None:
-    """What the quickstart prints about two topics, of which it has read every row back in two ways."""
+    """Assert that the quickstart has printed two topics, of which it has read every row back in two ways."""
     assert said.count(f"{ROWS:,}/{ROWS:,}") == 4, said
     assert len(re.findall(rf"(?:{ROWS:,}  +){{3}}✓", said)) == 2, said
     for part in ("Writes", "Offsets", "A few records", "Next steps", "flights: offsets"):

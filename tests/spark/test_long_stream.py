@@ -23,7 +23,7 @@ BATCH_SECONDS = 10.0
 
 
 class Size(NamedTuple):
-    """What one process takes."""
+    """The resources of one process."""
 
     command: str
     threads: int
@@ -32,7 +32,7 @@ class Size(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What the processes of a query take after some micro-batches."""
+    """The resources of a query's processes after some micro-batches."""
 
     batch: int
     heap: int

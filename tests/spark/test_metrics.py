@@ -1,4 +1,4 @@
-"""What a write reports on the driver: the numbers of its own tasks, whatever the workers did before."""
+"""The report of a write on the driver has the numbers of its own tasks, whatever the workers did before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def logged(session: SparkSession, logger: str, count: int) -> list[str]:
 
 
 def test_a_task_takes_the_memory_that_its_worker_can_have_unless_it_is_set(spark: SparkSession) -> None:
-    """What Spark was asked for reaches the tasks."""
+    """The settings of Spark reach the tasks."""
     session = spark.newSession()
     session.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
     expected = default_buffer_memory({"spark.master": session.sparkContext.master}.get)

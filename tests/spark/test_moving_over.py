@@ -106,7 +106,7 @@ def sides(diff: str) -> tuple[str, str]:
 
 
 class Moved:
-    """What was written, and what the attempts said."""
+    """The broker with the written topics, and the errors of all attempts."""
 
     def __init__(self, broker: LocalBroker, reported: dict[str, str]) -> None:
         self._broker, self.reported = broker, reported

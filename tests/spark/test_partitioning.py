@@ -32,7 +32,7 @@ def keys() -> list[bytes]:
 
 
 class OneTopic:
-    """What kafka-python's partitioner asks of its cluster metadata."""
+    """The part of cluster metadata that kafka-python's partitioner reads."""
 
     def topics(self) -> set[str]:
         return {"topic"}

@@ -1,4 +1,4 @@
-"""What a program learns of its writes, COM15 to COM17, in real sessions, beside the offsets that a foreign client sees."""
+"""The reports of writes, COM15 to COM17, in real sessions, beside the offsets that a foreign client sees."""
 
 from __future__ import annotations
 

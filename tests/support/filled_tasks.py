@@ -1,4 +1,4 @@
-"""What tasks of an exactly-once write do, by hand: transactions that are filled and left open, and batches for the driver."""
+"""Tasks of an exactly-once write by hand: transactions that are filled and left open, and batches for the driver."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def die_before(sink: SinkSettings, batch_number: int, messages: Sequence[TaskOut
 
 
 def take_over(tasks: Tasks, transaction: TaskTransaction) -> None:
-    """What a timeout does, at once: the transaction is aborted, under a newer epoch."""
+    """Abort the transaction under a newer epoch, as a timeout does."""
     own = transaction.transactional_id
     body = InitProducerIdRequest(own, 60_000)
     answer = tasks.brokers.request_coordinators(INIT_PRODUCER_ID, {own: body}, tasks.client.deadline(), resend=True)[

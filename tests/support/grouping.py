@@ -40,7 +40,7 @@ def fixtures_of(item: pytest.Item) -> set[str]:
 
 
 def used_by(item: pytest.Item) -> set[str]:
-    """What a test uses, as a fixture or as the parameter of one."""
+    """Return the fixtures of a test, as arguments or as parameters of one."""
     callspec = getattr(item, "callspec", None)
     return fixtures_of(item) | {
         value for value in (callspec.params.values() if callspec else ()) if isinstance(value, str)

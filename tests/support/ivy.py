@@ -24,7 +24,7 @@ Coordinate = tuple[str, str, str]
 """Group, artifact, version."""
 
 Retrieve = Callable[[tuple[Coordinate, ...], Path, bool], None]
-"""What puts the jars of coordinates into a folder, if asked with all their run-time dependencies."""
+"""The tool that copies the jars of coordinates into a folder, with their run-time dependencies if asked."""
 
 FETCH_SECONDS = 600.0
 """One deadline for resolving and downloading; a cold cache takes about half a minute per Kafka version."""

@@ -189,7 +189,7 @@ class KafkaCluster:
         return run_tool(self.version, self._home, main_class, arguments, timeout, stdin=stdin)
 
     def dump_log(self, node: int, topic: str, partition: int) -> str:
-        """What Kafka's DumpLogSegments says about the files of a partition, with every record."""
+        """Return the output of Kafka's DumpLogSegments about the files of a partition, with every record."""
         files = sorted(str(path) for path in (self.log_dir(node) / f"{topic}-{partition}").glob("*.log"))
         package = "kafka.tools" if self.version.startswith("3.") else "org.apache.kafka.tools"
         arguments = ("--deep-iteration", "--print-data-log", "--files", ",".join(files))

@@ -71,7 +71,7 @@ class FaultProxy:
 
     @property
     def address(self) -> str:
-        """What clients connect to."""
+        """The address for clients."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -258,7 +258,7 @@ class FaultProxy:
 
 
 class _Faults:
-    """What is switched on; written by the public methods, read by the pumps."""
+    """The active faults; written by the public methods, read by the pumps."""
 
     def __init__(self) -> None:
         self.delay: dict[Direction, float] = {}

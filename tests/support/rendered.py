@@ -230,4 +230,4 @@ CASES: dict[str, Rendered] = {
 }  # fmt: skip
 
 KEPT_NULLS = ['{"a":null,"b":[{"c":null},{"c":"x"}]}', None, '{"a":1,"b":null}', '{"a":null,"b":null}']
-"""What the struct is with `keep_nulls`."""
+"""Return the struct as JSON with `keep_nulls`."""

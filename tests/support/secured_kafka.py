@@ -40,7 +40,7 @@ _LOGIN_MODULES = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True)
 class Listener:
-    """What a listener speaks and shows."""
+    """A listener's protocol and certificate."""
 
     protocol: str
     certificate: str = ""
@@ -244,7 +244,7 @@ def _right(user: str, operation: str, topic: str | None) -> AclBinding:
 
 
 def _rights_of(arguments: Sequence[str]) -> list[AclBinding]:
-    """What Kafka's AclCommand would make of its arguments, of those that messages of ours have."""
+    """Do what Kafka's AclCommand does with those of its arguments that our messages suggest."""
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--bootstrap-server")
     parser.add_argument("--add", action="store_true", required=True)

@@ -106,7 +106,7 @@ def resize(data: bytearray, size: int) -> None:
 
 
 class OpenFile(NamedTuple):
-    """What a file's number stands for."""
+    """The object of a file descriptor."""
 
     path: Path
     inode: Inode
@@ -309,7 +309,7 @@ class SimulatedDisk:
             self.sync_directory(path.parent)
 
     def free_bytes(self, file: int) -> int | None:
-        """What is left of the capacity."""
+        """Return the free bytes."""
         if self.capacity is None:
             return None
         with self._lock:

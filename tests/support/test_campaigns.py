@@ -15,7 +15,7 @@ SECONDS = 60
 
 
 def collection(*arguments: str, end: pytest.ExitCode = pytest.ExitCode.OK) -> str:
-    """What pytest says of the tests that it would run."""
+    """Return pytest's list of the tests that it would run."""
     pytest_ = (sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "-q")
     done = subprocess.run(
         [*pytest_, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False

@@ -1,4 +1,4 @@
-"""What a cluster returns to clients before it is started."""
+"""The addresses of a cluster before it is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of units share: a scripted cluster in the place of the network, producers that end with the test, certificates."""
+"""Fixtures of unit tests: a scripted cluster instead of the network, producers that end with the test, certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes.scripted_cluster import ScriptedCluster
 from tests.support.sampling import Sample, all_cases, every_fifth
 
 collect_ignore = [] if find_spec("pyspark") else ["datasource"]
-"""What knows Spark is tested where Spark is, as in `make test`."""
+"""Tests that import Spark are run where Spark is installed, as in `make test`."""
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cluster() -> ScriptedCluster:
-    """What a producer of the test sees as its network."""
+    """The network of the test's producer."""
     return ScriptedCluster()
 
 

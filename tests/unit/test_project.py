@@ -1,4 +1,4 @@
-"""What a newcomer relies on: one version number, one list of dependencies, tested versions of them, one set of checks."""
+"""The facts that a newcomer relies on: one version number, one list of dependencies, tested versions, one set of checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people get: the source archive, the wheel that is built from it, and the zip for `--py-files`."""
+"""The distributed files: the source archive, the wheel that is built from it, and the zip for `--py-files`."""
 
 from __future__ import annotations
 

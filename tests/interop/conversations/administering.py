@@ -1,4 +1,4 @@
-"""What administrators say about groups: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete, OffsetFetch of all offsets."""
+"""Requests of administrators about groups: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete, OffsetFetch of all offsets."""
 
 from __future__ import annotations
 

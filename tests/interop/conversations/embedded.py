@@ -1,4 +1,4 @@
-"""What the embedded broker answers otherwise than Kafka, and why it may."""
+"""The answers of the embedded broker that differ from Kafka's, each with its reason."""
 
 from __future__ import annotations
 

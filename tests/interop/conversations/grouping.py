@@ -1,4 +1,4 @@
-"""What members of a group say: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit.
+"""Requests of group members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit.
 
 A member is called by a name; its id is the one that the group has given it. What does not fit is sent as it is.
 """

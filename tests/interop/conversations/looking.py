@@ -1,4 +1,4 @@
-"""What readers and administrators say: Fetch, ListOffsets, the Describe and List requests of KIP-664, OffsetFetch, ApiVersions.
+"""Requests of readers and administrators: Fetch, ListOffsets, those of KIP-664, OffsetFetch, ApiVersions.
 
 The names of the classes are Kafka's names of the requests; their fields are what a scene chooses.
 """

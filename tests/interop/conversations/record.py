@@ -33,7 +33,7 @@ COORDINATORS_ARE_THERE = [
 
 
 class ABroker(Protocol):
-    """What is needed of any broker."""
+    """The part of a broker's interface that a recording needs."""
 
     @property
     def bootstrap_servers(self) -> str:

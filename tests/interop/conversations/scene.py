@@ -51,7 +51,7 @@ CLASSIC = TxnVersion("classic", 11, 4)
 
 
 class Scene(NamedTuple):
-    """What it shows, and its steps with each transaction version. `slow`: takes more than a few seconds."""
+    """A name, the behaviour that it shows, and the steps with each transaction version. `slow`: takes more than a few seconds."""
 
     name: str
     shows: str

@@ -178,7 +178,7 @@ def protocols(_txn_version: TxnVersion) -> list[Step]:
 
 
 def refused(_txn_version: TxnVersion) -> list[Step]:
-    """What no group takes."""
+    """Requests that no group accepts."""
     return [
         *begin(),
         Step("A", JoinGroup("a", group="")),

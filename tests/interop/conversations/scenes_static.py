@@ -58,7 +58,7 @@ def static(_txn_version: TxnVersion) -> list[Step]:
 
 
 def replaced_while_waiting(_txn_version: TxnVersion) -> list[Step]:
-    """Who waits for an answer is fenced by who comes in its place."""
+    """A static member that waits for a response is fenced by another one with its instance id."""
     return [
         *two_static(),
         Step("B", JoinGroup("b", instance="y", says="n", waits=True)),

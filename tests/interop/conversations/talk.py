@@ -121,7 +121,7 @@ class Talk:
         return name.endswith(f"-{self.place.suffix}")
 
     def called(self, name: str) -> str:
-        """What `named` gave a suffix, without it."""
+        """Return a name without the suffix that `named` gave it."""
         return name.removesuffix(f"-{self.place.suffix}")
 
     def partition(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""What producers say: InitProducerId, AddPartitionsToTxn, Produce, EndTxn, and the offsets of consumer groups.
+"""Requests of producers: InitProducerId, AddPartitionsToTxn, Produce, EndTxn, and the offsets of consumer groups.
 
 The names of the classes are Kafka's names of the requests; their fields are what a scene chooses.
 """
@@ -186,7 +186,7 @@ class TxnOffsetCommit(NamedTuple):
 
 
 class WriteTxnMarkers(NamedTuple):
-    """What an administrator sends to mend a transaction."""
+    """WriteTxnMarkers as an administrator sends it to repair a hanging transaction."""
 
     producer: str
     commit: bool

@@ -1,4 +1,4 @@
-"""What ends a request for memory early, and that nothing is lost by it. Ids (tests/ids.md): BP."""
+"""Failures that end a request for memory early lose no bytes. Ids (tests/ids.md): BP."""
 
 from __future__ import annotations
 

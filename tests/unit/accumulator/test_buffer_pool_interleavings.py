@@ -28,7 +28,7 @@ TOTAL, POOLABLE = 20, 10
 
 
 class RecorderBroken(Exception):
-    """What a recorder of metrics may raise."""
+    """The exception that a recorder of metrics may raise."""
 
 
 def risky_pool(total: int, scheduler: Scheduler) -> BufferPool:

@@ -129,7 +129,7 @@ class PoolMachine(RuleBasedStateMachine):
     # --- what must follow -------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """What the model grants, the pool must grant, in that order and no more."""
+        """Require the pool to grant the model's requests, in that order and no more."""
         while self.queue and self.queue[0].size <= self.available:
             request = self.queue.pop(0)
             self.scheduler.run_until_asleep(request.actor)

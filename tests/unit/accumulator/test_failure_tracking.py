@@ -42,7 +42,7 @@ class Interrupter:
 
 
 def interrupted(accounts: FailureTracker, number: int) -> BaseException | None:
-    """What a flush raises that is interrupted before its `number`-th line."""
+    """Return the exception of a flush that is interrupted before its `number`-th line."""
     before = sys.gettrace()
     sys.settrace(Interrupter(number))
     try:

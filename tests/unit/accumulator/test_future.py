@@ -20,7 +20,7 @@ REFUSED = ValueError("refused")
 
 
 def waiters(future: RecordFuture) -> Sequence[object]:
-    """Who waits for it among others, which only the field says that `concurrent.futures` reads."""
+    """Return the waiters of a future, by the field that `concurrent.futures` reads."""
     return future._waiters
 
 

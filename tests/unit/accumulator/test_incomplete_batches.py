@@ -1,4 +1,4 @@
-"""What all threads share: the ages of batches, and what is kept of queues that were given up."""
+"""The state that all threads share: the ages of batches, and the rest of queues that were dropped."""
 
 from __future__ import annotations
 

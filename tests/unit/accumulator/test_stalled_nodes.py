@@ -1,4 +1,4 @@
-"""Who waits for memory gets it from healthy nodes, whatever flies to one that hangs; and the I/O thread wakes up for it."""
+"""A thread that waits for memory gets it from healthy nodes while another node hangs; the I/O thread wakes up for it."""
 
 from __future__ import annotations
 

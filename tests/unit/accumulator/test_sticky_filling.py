@@ -24,7 +24,7 @@ from tests.fakes.partitioner_fakes import ScriptedRandom, assign, columns_of, ro
 
 
 class QueuesOf(LoadView):
-    """What a producer's partitioner sees of its accumulator; all nodes but those named take what is ready."""
+    """The accumulator's load for a producer's partitioner; all nodes but those named take ready batches."""
 
     def __init__(self, fakes: AccumulatorFakes, stalled: frozenset[int] = frozenset()) -> None:
         self._bench = fakes

@@ -303,7 +303,7 @@ def test_an_exchange_is_sent_when_only_responses_are_waited_for() -> None:
 
 
 def test_an_error_that_ends_the_client_stands_in_place_of_the_response_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was begun may be finished once more, when its write is cancelled."""
+    """A request may be finished once more, when its write is cancelled."""
 
     def silent(peer: Peer) -> None:
         peer.negotiate()

@@ -120,7 +120,7 @@ class CompactionHarness:
         return found
 
     def records(self) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """What readers of committed records see, by offset."""
+        """Return the committed records by offset."""
         log, partition = self.partition.log, self.partition
         data = b"".join(batch for header, batch in self.stored() if header.last_offset < partition.last_stable_offset)
         aborted = partition.aborted_transactions(log.start_offset, log.high_watermark)
@@ -268,7 +268,7 @@ def test_producers_are_known_as_before(harness: CompactionHarness) -> None:
 
 
 def test_many_commits_of_one_key_become_small(harness: CompactionHarness) -> None:
-    """What the log of an exactly-once sink, or `__consumer_offsets`, is."""
+    """A log like that of an exactly-once sink, or `__consumer_offsets`."""
     for number in range(300):
         harness.write((b"sink", b"%d" % number), producer=5)
         harness.end(5, commit=True)
@@ -316,7 +316,7 @@ def test_random_histories_keep_what_readers_see(name: str, seed: int, tmp_path: 
 
 
 def check(harness: CompactionHarness, act: Callable[[], None]) -> None:
-    """What readers see is what they saw, but for records that later ones of the same key have replaced, and tombstones."""
+    """Readers see the same records, except for tombstones and those replaced by later ones of the same key."""
     partition = harness.partition
     before = harness.records()
     producers = sorted(each[:3] + each[5:] for each in partition.active_producers())

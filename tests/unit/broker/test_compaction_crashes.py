@@ -92,7 +92,7 @@ def test_a_kill_in_the_middle_loses_and_doubles_nothing(engine: str, tmp_path: P
 
 
 def read_log(home: Path, engine: str, min_offset: int) -> tuple[dict[int, tuple[bytes, bytes]], int]:
-    """What is there, by offset, and the last number: every number was written at the offset that is the number."""
+    """Return the records by offset, and the last number: every number was written at the offset that is the number."""
     settings = BrokerSettings(storage_engine=engine, topic=TopicSettings(cleanup_policy="compact", segment_bytes=2000))
     store = TopicStore(home, settings)
     partition = store.partition("t", 0)

@@ -220,7 +220,7 @@ def test_transactions_whose_end_is_not_confirmed_count_as_open(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_partition_full_of_open_transactions_takes_a_few_megabytes(tmp_path: Path) -> None:
-    """What the engine keeps of each batch in its caches is not counted: that of segments keeps nothing."""
+    """The engine's caches of each batch are not counted: the segments engine has none."""
     settings = BrokerSettings(sync_on_close=False, storage_engine="segments")
     partition = Partition(open_storage(tmp_path, settings), "t", 0, TopicSettings())
     tracemalloc.start()

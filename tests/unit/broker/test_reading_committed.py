@@ -1,4 +1,4 @@
-"""What consumers get of transactions: Fetch and ListOffsets with both isolation levels, as steps without sockets."""
+"""Fetch and ListOffsets of transactions with both isolation levels, as steps without sockets."""
 
 from __future__ import annotations
 

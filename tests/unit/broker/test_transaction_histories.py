@@ -26,7 +26,7 @@ PRODUCERS = range(1, 6)
 
 @dataclass
 class Transaction:
-    """What the model knows of one: `marker` is None while it is open."""
+    """The model's state of one transaction: `marker` is None while it is open."""
 
     first: int
     marker: int | None = None
@@ -68,7 +68,7 @@ class Model:
 
 
 def read_committed(partition: Partition, rng: random.Random) -> Iterator[tuple[int, bytes | None]]:
-    """What a consumer sees that reads pages of random sizes, each with the aborted transactions of that page alone."""
+    """Return a consumer's records from pages of random sizes, each with the aborted transactions of that page alone."""
     offset, end = partition.log.start_offset, partition.last_stable_offset
     while offset < end:
         data = partition.log.read(offset, rng.choice([1, 300, 2000]), up_to=end)

@@ -1,4 +1,4 @@
-"""What tests of the command line share."""
+"""Fixtures of the tests of the command line."""
 
 from __future__ import annotations
 

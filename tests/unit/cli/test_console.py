@@ -1,4 +1,4 @@
-"""What commands do with streams that are closed, full, narrow or not Unicode, and with texts that would control a terminal."""
+"""Commands with streams that are closed, full, narrow or not Unicode, and with texts that would control a terminal."""
 
 from __future__ import annotations
 

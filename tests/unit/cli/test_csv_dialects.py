@@ -27,7 +27,7 @@ def rows_of(content: bytes, path: Path, form: CsvForm = csv_reader.BY_NAME) -> l
 
 
 def read(content: bytes, dialect: csv_reader.CsvForm) -> list[Row] | None:
-    """What a reader in memory makes of rows of two columns; None if it refuses them."""
+    """Return rows of two columns as a reader in memory parses them; None if it refuses them."""
     try:
         names, batches = csv_reader.read_cells(pa.BufferReader(b"a,b\n" + content), dialect)
         assert names == ["a", "b"]

@@ -1,4 +1,4 @@
-"""What `pyproducer write` takes out of JSON lines keeps the bytes of the document; tombstones, late fields, other documents."""
+"""`pyproducer write` takes fields out of JSON lines and keeps the document's bytes; tombstones, late fields, other documents."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ JSON = st.recursive(
 @pytest.mark.covers("COM24")
 @given(value=JSON, at=st.integers(0, 200), put=st.sampled_from(["", "{", "}", "[", "]", ",", ":", '"', "1", " ", "\\"]))
 def test_long_lines_are_checked_as_others_are(value: str, at: int, put: str) -> None:
-    """What the expressions take for an object is what Python's parser takes for one, and with the same places of values."""
+    """The expressions accept the objects that Python's parser accepts, with the same positions of values."""
     line = f'{{"a":{value}, "b" : 1}}'
     damaged = line[: at % len(line)] + put + line[at % len(line) + 1 :]
     for text in (line, damaged):

@@ -26,7 +26,7 @@ UNREACHABLE = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 
 
 def rows_of(content: bytes, path: Path, form: CsvForm = csv_reader.BY_NAME, **mapped: Any) -> list[dict[str, Any]]:
-    """What `write` would send of a file with this content; a value of all columns as an object."""
+    """Return the rows that `write` would send of a file with this content; a value of all columns as an object."""
     path.write_bytes(content)
     with ExitStack() as stack:
         source = table_files.open_file(stack, str(path), "csv", form)

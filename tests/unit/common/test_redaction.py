@@ -36,7 +36,7 @@ def test_a_secret_is_hidden_wherever_a_text_is_cut_through_it(coding: str) -> No
     remember(Secret("CANARYecho-5"))
     encoded = CODINGS[coding]("CANARYecho-5")
     few = len(encoded) * 3 // 12 + 3
-    """What stands for three bytes, which may remain."""
+    """The replacement of three bytes, which may remain."""
     for at in range(few + 6, len(encoded)):
         for cut in (
             f"is wrong: {encoded[:at]}",

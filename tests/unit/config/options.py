@@ -1,4 +1,4 @@
-"""What tests of options share: options that are enough, and what is said of those that are wrong."""
+"""Sufficient options for tests, and the errors of wrong ones."""
 
 from __future__ import annotations
 

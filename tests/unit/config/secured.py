@@ -1,4 +1,4 @@
-"""What tests of the rules of security share: options that are enough, and what is said of those that are not."""
+"""Sufficient options for tests of the rules of security, and the errors of wrong ones."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_login_needs_a_mechanism_and_java_s_default_is_refused(protocol: str) 
     ["sasl.password", "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification", "client.id"],
 )
 def test_an_option_that_is_none_is_an_error(option: str) -> None:
-    """What is read from an environment may be None: it must not become the password "None", or `none` for no check of names."""
+    """A value from the environment may be None: it must not become the password "None", or `none` for no check of host names."""
     for read in (parse_options, producer_config):
         prefix = "kafka." if read is parse_options else ""
         with pytest.raises(ConfigError, match=f"kafka.{option} is None"):

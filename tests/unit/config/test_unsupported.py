@@ -1,4 +1,4 @@
-"""What is said of options that `Producer` does not take."""
+"""The errors of options that `Producer` does not support."""
 
 from __future__ import annotations
 

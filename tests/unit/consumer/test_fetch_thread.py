@@ -64,7 +64,7 @@ def settings(broker: LocalBroker) -> Iterator[FetchSettings]:
 
 
 def in_fork(act: Callable[[], str]) -> str:
-    """What `act` returns in a forked child, which has some seconds for it."""
+    """Return the result of `act` in a forked child, which has some seconds for it."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python 3.12 warns of forks beside threads
@@ -190,7 +190,7 @@ def test_a_login_that_is_refused_is_tried_again_by_the_next_read() -> None:
 
 
 def test_a_read_that_stops_early_leaves_no_garbage(settings: FetchSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has fetched is freed at once, even without a thread."""
+    """Fetched records are freed at once, even without a thread."""
     made: list[weakref.ref[FetchThread]] = []
     start = FetchThread.start
 

@@ -1,4 +1,4 @@
-"""What the fetcher requests, and what it makes of responses: leaders, followers, retries, progress, memory."""
+"""The fetcher's requests, and its handling of responses: leaders, followers, retries, progress, memory."""
 
 from __future__ import annotations
 

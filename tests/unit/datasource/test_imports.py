@@ -1,4 +1,4 @@
-"""What importing loads: Spark starts new Python processes all the time, and each pays before its first row."""
+"""Modules that an import loads: Spark starts new Python processes all the time, and each pays before its first row."""
 
 from __future__ import annotations
 

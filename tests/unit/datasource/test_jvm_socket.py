@@ -124,7 +124,7 @@ def test_without_spark_among_the_callers_nothing_is_touched(jvm: socket.socket, 
 
 
 class Odd:
-    """What another Spark might have instead of a file over a socket."""
+    """Objects that another Spark might have instead of a file over a socket."""
 
     def __init__(self, descriptor: object) -> None:
         self._descriptor = descriptor

@@ -19,7 +19,7 @@ from spark_producer.datasource.read import planning, stream_readers
 from spark_producer.errors import ConfigError
 
 MODULES = (spark_compat, stream_readers, planning)
-"""What depends on the version of PySpark when it is loaded, the lowest first."""
+"""Modules that depend on the version of PySpark when they are loaded, the lowest first."""
 
 
 @pytest.fixture

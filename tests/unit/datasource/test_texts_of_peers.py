@@ -1,4 +1,4 @@
-"""What brokers, registries and files say reaches terminals, errors and logs escaped and cut, wherever it is shown."""
+"""Texts of brokers, registries and files reach terminals, errors and logs escaped and cut, wherever they are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker needs beside `buffer.memory` does not depend on how many partitions it fills."""
+"""A worker's memory beside `buffer.memory` does not depend on the number of partitions that it fills."""
 
 from __future__ import annotations
 

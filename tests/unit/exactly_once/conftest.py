@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""Fixtures of these tests."""
 
 from __future__ import annotations
 

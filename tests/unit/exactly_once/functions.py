@@ -29,6 +29,6 @@ def in_foreach_batch(
 
 
 def life(world: World, run: str, micro_batch: int, *numbers: int) -> None:
-    """What a run does in a micro-batch, until it is killed."""
+    """Run a micro-batch, until it is killed."""
     for number in numbers:
         in_foreach_batch(world, number, ForeachBatchOrigin("q1", run, micro_batch), f"{micro_batch}.{number}")

@@ -140,5 +140,5 @@ class World:
         return main(["txn", *records, "--bootstrap-servers", self.broker.bootstrap_servers])
 
     def rows(self) -> list[str]:
-        """What a reader of committed records sees."""
+        """Return the rows of a reader of committed records."""
         return sorted(committed(self.broker, "rows"))

@@ -45,7 +45,7 @@ def record(status: Status, batch: int = 5, token: str = TOKEN, *transactions: Ta
 
 
 def handle(last: ControlRecord | None = None) -> WriteHandle:
-    """What BEGIN gave to the tasks."""
+    """The result of BEGIN for the tasks."""
     return WriteHandle(SINK, TOKEN, HELD, TransactionVersion.EXPLICIT, last)
 
 

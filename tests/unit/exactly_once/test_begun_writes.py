@@ -1,4 +1,4 @@
-"""What was sent or asked ahead of its turn, in writes that fail or are overtaken before that turn comes."""
+"""Requests that were sent ahead of their step, in writes that fail or are overtaken before that step."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_the_last_record_is_that_of_the_leader_which_the_coordinator_knows(comma
 
 
 def test_a_coordinator_without_a_response_is_fenced_again() -> None:
-    """Who is found in its place must have answered a fence too."""
+    """The leader that replaces it must have answered a fence too."""
     client = CutOff()
     client.silent_coordinator = 2
     assert isinstance(cluster_of(client).perform(Fence()), Fenced)

@@ -40,7 +40,7 @@ NOW: Mapping[tuple[int, str, int], Flights] = {
 
 
 class Process:
-    """What one process of Spark's driver knows: the planner and the one that commits share nothing."""
+    """The state of one Python process of Spark's driver: the planner and the commit process share nothing."""
 
     def __init__(self) -> None:
         self._open: list[tuple[SinkSettings, CommandExecutor]] = []

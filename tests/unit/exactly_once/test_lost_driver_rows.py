@@ -21,7 +21,7 @@ from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK,
 
 
 def state_of(world: World, transactional_id: str) -> str:
-    """What its coordinator says."""
+    """Return the state at its coordinator."""
     row = describe(world.tasks.brokers, [transactional_id], world.tasks.client.deadline())[transactional_id]
     assert row is not None
     return row.transaction_state

@@ -1,4 +1,4 @@
-"""What dead tasks have left open is aborted by COMMIT if that can be had."""
+"""COMMIT aborts the open transactions of dead tasks if their coordinator can be reached."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Growing(ScriptedClient):
         return reported._replace(brokers=reported.brokers[: len(self.brokers)])
 
     def listed(self) -> list[int | None]:
-        """Who was asked what is open."""
+        """Return the nodes that were asked for open transactions."""
         return [node for name, node, _ in self.sent if name == LIST_TRANSACTIONS.name]
 
 

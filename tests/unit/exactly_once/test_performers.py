@@ -140,7 +140,7 @@ def batches(tp: TopicPartition, count: int) -> list[EncodedBatch]:
 
 
 def added(**codes: int) -> messages.AddPartitionsToTxnResponse:
-    """What the coordinator says of partition 0 of each topic."""
+    """Return the coordinator's error for partition 0 of each topic."""
     topics = tuple(
         messages.AddPartitionsToTxnTopicResult(topic, (messages.AddPartitionsToTxnPartitionResult(0, code),))
         for topic, code in codes.items()
@@ -402,7 +402,7 @@ def test_the_vote_names_the_transaction_and_the_reason(
 def fit(
     client: ScriptedClient, starts: dict[TopicPartition, int], transaction: TaskTransaction = TASK
 ) -> tuple[str, ...]:
-    """What the vote objects to if leaders say that our producer's transactions begin there."""
+    """Return the objections of the vote if leaders report that our producer's transactions begin at these offsets."""
     row = {"producer_id": OURS.producer_id, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
     client.scripts[DESCRIBE_PRODUCERS.name] = producing(starts)

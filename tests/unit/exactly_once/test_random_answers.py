@@ -214,7 +214,7 @@ def test_committed_means_that_the_record_is_known_to_be_there_and_all_of_it_is_d
 
 
 def orphans_of(reported: list[Reports]) -> tuple[TaskTransaction, ...]:
-    """What was open before the commit point: it is asked for first."""
+    """Open transactions before the commit point are looked up first."""
     assert isinstance(reported[0].answer, Opened)
     return reported[0].answer.transactions
 

@@ -50,7 +50,7 @@ def batch(data: bytes, count: int, **fields: Any) -> V2Batch:
 
 
 def decode(*batches: V2Batch, columns: frozenset[str] = COLUMNS, limits: Limits = NO_LIMITS) -> DecodedV2:
-    """What the portable decoder finds, after the compiled one has found the same, to the last byte."""
+    """Return the portable decoder's result, after a comparison with the compiled one, to the last byte."""
     found, twin = (decoder(batches, columns, limits) for decoder in (decode_v2, compiled_decode.decode_v2))
     assert found[:6] == twin[:6]
     for name, ours, other in zip(DecodedV2._fields[6:10], found[6:10], twin[6:10], strict=True):

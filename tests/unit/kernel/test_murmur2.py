@@ -65,7 +65,7 @@ def test_checksum_of_100100_arrays() -> None:
 
 
 def splittable_random(longs: int) -> bytes:
-    """What java.util.SplittableRandom(0) makes with as many calls of nextLong, each as eight bytes, little-endian."""
+    """Return the results of nextLong of java.util.SplittableRandom(0), each as eight bytes, little-endian."""
     state = np.arange(1, longs + 1, dtype="<u8") * np.uint64(0x9E3779B97F4A7C15)
     mixed = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

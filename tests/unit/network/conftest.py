@@ -1,4 +1,4 @@
-"""What the tests of the network share: a clock that a test moves, and clients that are closed at the end."""
+"""Fixtures of the tests of the network: a clock that a test moves, and clients that are closed at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client does when all goes well."""
+"""A client without failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client does to be let in: the order of a login, its deadlines, and what brokers answer to a wrong one."""
+"""A client's login: the order of its requests, its deadlines, and the errors of a wrong one."""
 
 from __future__ import annotations
 

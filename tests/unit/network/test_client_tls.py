@@ -1,4 +1,4 @@
-"""What a client does over TLS: the order of set-up, bytes that no selector announces, and handshakes that fail or hang."""
+"""A client over TLS: the order of set-up, bytes that no selector announces, and handshakes that fail or hang."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_no_login_over_tls_at_a_listener_that_wants_one(drive: Drive, certificat
 
 
 def closes(peer: Peer) -> None:
-    """What Kafka's listeners without TLS do: they take a ClientHello for a request that is too long."""
+    """Close as Kafka's listeners without TLS do, which take a ClientHello for a request that is too large."""
     peer.socket.recv(65_536)
 
 

@@ -28,7 +28,7 @@ OPENED = None
     ],
 )
 def test_a_node_may_refuse_once_after_a_success(events: list[tuple[int, PyProducerError | None]], ends: bool) -> None:
-    """What it refused before the first success does not count: it may have been long ago."""
+    """A rejection before the first success does not count: it may have been long ago."""
     refusals = FatalErrors([-1, -2])
     for node, error in events:
         assert refusals.fatal_error is None

@@ -1,4 +1,4 @@
-"""What an answer means to who waits for a topic: one table for the producer, the driver, the command line and jobs."""
+"""The meaning of metadata for a thread that waits for a topic: one table for producer, driver, command line and jobs."""
 
 from __future__ import annotations
 

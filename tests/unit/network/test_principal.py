@@ -1,4 +1,4 @@
-"""What brokers know us as, in words."""
+"""The text of our principal, as brokers know it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of security mean for connections, and what is warned of at a start. Ids (tests/ids.md): SEC."""
+"""The options of security as settings of connections, and the warnings at a start. Ids (tests/ids.md): SEC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over connections, as the metrics see it. Ids (tests/ids.md): SN."""
+"""The traffic of connections in the metrics. Ids (tests/ids.md): SN."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def wait_for(transport: Transport, event: int) -> bool:
 
 
 def received(transport: Transport, space: memoryview) -> int:
-    """What the next bytes are: those of TLS itself wake up a selector, too."""
+    """Return the kind of the next bytes: those of TLS itself wake up a selector, too."""
     count = transport.receive_into(space)
     while count is None:
         assert wait_for(transport, selectors.EVENT_READ)

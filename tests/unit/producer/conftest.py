@@ -1,4 +1,4 @@
-"""What only the tests of this folder share."""
+"""Fixtures of the tests of this folder."""
 
 from __future__ import annotations
 

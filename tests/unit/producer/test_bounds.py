@@ -1,4 +1,4 @@
-"""What a producer does at its bounds: more partitions than buffers, names that cannot be, failure in mid-append."""
+"""A producer at its bounds: more partitions than buffers, invalid names, failure in mid-append."""
 
 from __future__ import annotations
 

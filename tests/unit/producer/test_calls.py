@@ -1,4 +1,4 @@
-"""What a producer does when it is made, called and closed, and no more than that. Ids (tests/ids.md): KP."""
+"""A producer that is made, called and closed, and no more than that. Ids (tests/ids.md): KP."""
 
 from __future__ import annotations
 

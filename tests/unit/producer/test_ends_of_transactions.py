@@ -49,7 +49,7 @@ ENDS: dict[str, Callable[[ScriptedCluster, Producer], None]] = {
     "unreachable for good": lambda cluster, _: cluster.wake(poll_error=KeyError("surprise")),
     "closed": lambda _, producer: producer.close(0.0),
 }
-"""What ends the producer."""
+"""Return the error that ends the producer."""
 
 
 @pytest.mark.covers("TM27")

@@ -1,4 +1,4 @@
-"""What the log says of an outage, against a clock of the test: once at the loss, once at the end."""
+"""The log of an outage, against a clock of the test: one line at the loss, one at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Watched:
         self._caplog = caplog
 
     def turns(self, seconds: float, each: Callable[[], None] = lambda: None) -> list[str]:
-        """What is said in the meantime."""
+        """Return the messages meanwhile."""
         self._caplog.clear()
         for _ in range(round(seconds / 0.5)):
             each()

@@ -1,4 +1,4 @@
-"""What `help(Producer)` shows is what users call, and the mock can stand in for it."""
+"""`help(Producer)` shows the methods that users call, and the mock has the same ones."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_what_follows_the_data_is_named(codec: Codec) -> None:
 
 @pytest.mark.usefixtures("_gzip_engine")
 def test_many_members_of_gzip_cost_no_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a member leaves over is handed back as a copy: a thousand members must not copy all the others a thousand times."""
+    """The rest after a gzip member is returned as a copy: a thousand members must not copy all the others a thousand times."""
     engine: Any = codecs._isal or zlib
     left: list[int] = []
 

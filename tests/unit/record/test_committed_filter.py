@@ -1,4 +1,4 @@
-"""What a reader of committed records sees: control batches, aborted transactions (KIP-98)."""
+"""The records of a committed read: control batches, aborted transactions (KIP-98)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Decoded(NamedTuple):
 
 
 def decode_by_both(program: Program, data: Any, starts: Any, ends: Any) -> tuple[Any, list[Failure]]:
-    """What the compiled kernel returns, after a comparison with the portable one."""
+    """Return the compiled kernel's result, after a comparison with the portable one."""
     columns, failures = compiled_avro_decode.decode_avro(program, data, starts, ends)
     others, other_failures = avro_decode.decode_avro(program, data, starts, ends)
     assert failures == other_failures

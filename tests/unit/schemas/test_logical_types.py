@@ -41,7 +41,7 @@ def fixed(size: int, logical: str = "none", **more: Any) -> dict[str, Any]:
 
 
 def values(schema: Any, column: Any) -> tuple[list[Any], dict[int, str]]:
-    """What fastavro reads of the rows that fit, and why the others do not."""
+    """Return fastavro's values of the rows that fit, and the errors of the others."""
     whole = record(("a", schema))
     found = encoded(whole, structs(a=column))
     assert {path for path, _ in found.unfit.values()} <= {"value.a"}

@@ -1,4 +1,4 @@
-"""What is said when the registry is down, slow, refuses, or answers with garbage. A server of this test plays it."""
+"""The errors when the registry is down, slow, refuses, or answers with garbage. A server of this test plays it."""
 
 from __future__ import annotations
 

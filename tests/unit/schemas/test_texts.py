@@ -1,4 +1,4 @@
-"""What messages show of schemas and columns that strangers made: escaped and cut, whatever it is and wherever it stands."""
+"""The texts of foreign schemas and columns in messages: escaped and cut, whatever and wherever they are."""
 
 from __future__ import annotations
 

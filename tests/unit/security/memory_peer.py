@@ -61,7 +61,7 @@ def shake(stream: TlsStream, peer: MemoryPeer) -> None:
 
 
 def read_some(stream: TlsStream, size: int = 1 << 16) -> bytes | None:
-    """What the stream gives now; None if it needs more."""
+    """Return the stream's next bytes; None if it needs more."""
     space = memoryview(bytearray(size))
     count = stream.read_into(space)
     return None if count is None else bytes(space[:count])

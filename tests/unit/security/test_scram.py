@@ -317,7 +317,7 @@ def say(client: Generator[bytes, bytes, None], messages: list[bytes]) -> None:
 
 
 def outcome(client: Generator[bytes, bytes, None], messages: list[bytes]) -> AuthenticationFailed:
-    """What the client raises when a server says `messages`; a login that succeeds fails the test."""
+    """Return the client's exception when a server says `messages`; a login that succeeds fails the test."""
     try:
         say(client, messages)
     except AuthenticationFailed as refused:

@@ -44,7 +44,7 @@ def stream(certificates: Certificates, host: str = HOST, identity: str = "", **m
 
 
 def failure(client: TlsStream, peer: MemoryPeer) -> TlsFailed:
-    """What a client says of a connection that fails in the handshake, or at the first read after it."""
+    """Return a client's error for a connection that fails in the handshake, or at the first read after it."""
     with pytest.raises(TlsFailed) as raised:
         shake_and_read(client, peer)
     again = pickle.loads(pickle.dumps(raised.value))

@@ -1,4 +1,4 @@
-"""What comes too late to change the end of a transaction that its coordinator was asked to commit. Ids: TM."""
+"""Events that are too late to change the end of a transaction that its coordinator was asked to commit. Ids: TM."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ TIMED_OUT, TOO_LARGE, NOT_ENOUGH, NOT_AUTHORIZED, OUT_OF_ORDER, DUPLICATE = 7, 1
 
 
 def carried_out(log: Log, outgoing: ClientRequest) -> int:
-    """What the partition's leader answers to a request of one batch."""
+    """Return the response of the partition's leader to a request of one batch."""
     (batch,) = outgoing.batches
     (sent,) = sent_in(outgoing)
     return log.append(sent.header, numbers_in(batch.data, sent.header))[0]

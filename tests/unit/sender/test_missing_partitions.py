@@ -34,7 +34,7 @@ THERE = metadata_of({TOPIC: (1, 1, 2)}, topic_id=FORMER)
 REFUSED = metadata_of({TOPIC: ()}, codes={TOPIC: int(Code.TOPIC_AUTHORIZATION_FAILED)})
 
 Answers = Callable[[int, float], MetadataResponse]
-"""What a node answers, by the seconds since the beginning."""
+"""A node's response, by the seconds since the beginning."""
 
 
 def play(

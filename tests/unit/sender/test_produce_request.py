@@ -1,4 +1,4 @@
-"""What lies in a Produce request: one batch of V2 for each partition, all by one producer. Ids (tests/ids.md): PR1 to PR3."""
+"""The content of a Produce request: one V2 batch for each partition, all by one producer. Ids (tests/ids.md): PR1 to PR3."""
 
 from __future__ import annotations
 

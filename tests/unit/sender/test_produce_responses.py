@@ -1,4 +1,4 @@
-"""What an answer does to its batches: success, retry, end. One table of error codes. Ids (tests/ids.md): SN and RA."""
+"""The effect of a response on its batches: success, retry, end. One table of error codes. Ids (tests/ids.md): SN and RA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a failure over several steps: other batches, another id, a close. Ids (tests/ids.md): SN9-SN32."""
+"""Recovery from a failure over several steps: other batches, another id, a close. Ids (tests/ids.md): SN9-SN32."""
 
 from __future__ import annotations
 

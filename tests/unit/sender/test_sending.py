@@ -1,4 +1,4 @@
-"""What a step sends, to whom, and when the next one is due: tables of (state, now) → requests. Ids: SN and RA."""
+"""The requests of a step, and when the next one is due: tables of (state, now) → requests. Ids: SN and RA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each error of a coordinator, leader or network does to a transaction: tables of request, code and end. Ids: TM, SN, KP."""
+"""Effects of errors of coordinators, leaders and network on a transaction: tables of request, code and end. Ids: TM, SN, KP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 RETRIABLE = [code for code in Code if Action.RETRY in code.action]
 FENCED = (47, 49, 90)
 TOO_LATE = ("commit", 48)
-"""What Kafka 4 answers to the commit of a transaction that has timed out; 3.9 answers 90."""
+"""Kafka 4's error for the commit of a transaction that has timed out; Kafka 3.9 has 90."""
 
 REQUESTS = {
     "find": TxnRequest.FIND_COORDINATOR,

@@ -1,4 +1,4 @@
-"""What connections do next, one turn at a time: a clock that is set, sockets in pairs, no threads."""
+"""Connections one turn at a time: a clock that is set, sockets in pairs, no threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for what, and until when."""
+"""Delayed requests: their conditions and their deadlines."""
 
 import weakref
 

@@ -1,4 +1,4 @@
-"""What the tests of the coordinator share."""
+"""Fixtures of the tests of the coordinator."""
 
 from __future__ import annotations
 

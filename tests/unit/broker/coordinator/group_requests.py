@@ -99,7 +99,7 @@ def subscription(*topics: str) -> bytes:
 
 
 def assignment(partitions: dict[str, tuple[int, ...]]) -> bytes:
-    """What the leader assigns to a consumer (ConsumerProtocolAssignment 0)."""
+    """Return the leader's assignment for a consumer (ConsumerProtocolAssignment 0)."""
     topics = b"".join(
         struct.pack(">h", len(topic)) + topic.encode() + struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
         for topic, indexes in partitions.items()

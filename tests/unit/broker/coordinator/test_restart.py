@@ -1,4 +1,4 @@
-"""What the coordinator keeps over the death of the broker, what the clock brings about, and what the disk may refuse."""
+"""The coordinator's state over a restart of the broker, the effect of time, and errors of the disk."""
 
 from __future__ import annotations
 

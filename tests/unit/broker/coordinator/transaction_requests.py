@@ -112,7 +112,7 @@ def state(context: Context, transactional_id: str = "id") -> messages.DescribedT
 
 
 def committed(context: Context, partition: tuple[str, int] = ("t", 0)) -> tuple[int, int, int]:
-    """What a reader of committed records sees: (bytes, end of what it may read, aborted transactions)."""
+    """Return a committed read: (bytes, end of the readable records, aborted transactions)."""
     topic, index = partition
     wanted = messages.FetchTopic(
         topic, partitions=(messages.FetchPartition(index, fetch_offset=0, partition_max_bytes=100_000),)

@@ -127,7 +127,7 @@ HISTORIES: dict[str, list[tuple[str, int, int]]] = {
     "ended, next epoch": [("row", 3, 0), ("marker", 4, 0)],
     "marker alone": [("marker", 3, 0)],
 }
-"""What the producer did before: batches with (epoch, sequence) and markers with (epoch, epoch of the coordinator)."""
+"""The producer's past: batches with (epoch, sequence) and markers with (epoch, epoch of the coordinator)."""
 
 TABLE: dict[str, dict[tuple[str, int, int], Code | None]] = {
     "unknown": {("row", 0, 5): NOTHING, ("marker", 0, 0): NOTHING},

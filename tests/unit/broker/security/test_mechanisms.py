@@ -190,7 +190,7 @@ def test_the_first_response_does_not_reveal_whether_a_user_exists(users: Users, 
 @pytest.mark.covers("SEC37")
 @pytest.mark.parametrize("mechanism", [*SCRAMS, "PLAIN"])
 def test_the_same_is_computed_for_unknown_users(users: Users, mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes time is counted: derivations, signatures, and comparisons in constant time."""
+    """Expensive steps are counted: derivations, signatures, and comparisons in constant time."""
     calls: list[str] = []
 
     def counted(module: ModuleType, name: str) -> None:

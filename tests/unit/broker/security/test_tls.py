@@ -259,7 +259,7 @@ def _open(client: PairedClient) -> bool:
 
 
 def _everything_from(sock: socket.socket) -> bytes:
-    """What the broker sends until it closes."""
+    """Return the broker's bytes until it closes."""
     received = b""
     with contextlib.suppress(ConnectionError):
         while piece := sock.recv(4096):

@@ -120,7 +120,7 @@ def test_small_buffers_are_joined_and_large_ones_cut(wire: TlsServerTransport, p
 
 
 def drained(wire: TlsServerTransport, peer: TlsPeer) -> bytes:
-    """What comes until the wire has nothing left to send."""
+    """Return the bytes until the transport has none left to send."""
     got = b""
     while not wire.flush():
         got += peer.received()

@@ -1,4 +1,4 @@
-"""What every storage engine does, whatever it keeps batches in: the Protocols of `storage/base.py`, sentence by sentence.
+"""The behaviour of every storage engine: the Protocols of `storage/base.py`, sentence by sentence.
 
 A new engine is one more entry of ENGINES. What only some can do is a field of theirs, and those tests run for them alone.
 """

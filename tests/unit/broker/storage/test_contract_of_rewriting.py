@@ -1,4 +1,4 @@
-"""What every storage engine does when the start of a log is moved, and when its batches are rewritten: as `test_contract`."""
+"""The behaviour of every storage engine when the start of a log is moved or batches are rewritten: as `test_contract`."""
 
 from __future__ import annotations
 

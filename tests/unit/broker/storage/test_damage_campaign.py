@@ -87,7 +87,7 @@ def settings_of(engine: str, *, sync: bool) -> BrokerSettings:
 
 
 def leftovers(home: Path, settings: BrokerSettings, end: str) -> tuple[Path, Content]:
-    """What a life leaves that was stopped, and a second one that was killed or stopped; and what must be there."""
+    """The disk after a life that was stopped and a second one that was killed or stopped, and the batches that must be on it."""
     data, left = home / "data", home / "left"
     first = BrokerRun(data, settings)
     first.store.create("a", 2)

@@ -237,7 +237,7 @@ def test_kafka_python_finds_on_the_tiered_engine_what_it_wrote_before_a_restart(
 
 
 def test_records_that_are_thrown_away_wait_for_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left are the files of the broker itself, which are the same with every engine."""
+    """The remaining files are those of the broker itself, which are the same with every engine."""
     forced: list[int] = []
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, forced.append)

@@ -66,7 +66,7 @@ class History:
         return json.loads(json.dumps(offsets))
 
     def assigned(self, *given: Any, **named: Any) -> FoundTopics:
-        """What brokers answer that do not know the hidden topics."""
+        """Return the response of brokers that do not know the hidden topics."""
         found = assigned(*given, **named)
         leaders = {each: node for each, node in found.leaders.items() if each.topic not in self.hidden}
         return FoundTopics(leaders, {name: one for name, one in found.topic_ids.items() if name not in self.hidden})

@@ -39,7 +39,7 @@ class CoordinatorStates:
 
     @property
     def asked(self) -> list[str]:
-        """What was asked for, in order, but for who coordinates."""
+        """Return the requests in order, without those for coordinators."""
         names = {DESCRIBE_TRANSACTIONS.name: "coordinator", DESCRIBE_PRODUCERS.name: "leader"}
         return [names[name] for name, _, _ in self.client.sent if name in names]
 

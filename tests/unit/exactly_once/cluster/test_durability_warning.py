@@ -1,4 +1,4 @@
-"""What is said of topics that one broker can lose: once in a process, and no warning where there is one broker."""
+"""The warning of topics that one broker can lose: once in a process, and none where there is one broker."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def people_see(
 def test_describe_shows_it_and_repair_may_abort_it(
     state: str, inline: tuple[TopicPartition, ...], more: tuple[TopicPartition, ...]
 ) -> None:
-    """What its coordinator says with a newer epoch is of the id's next transaction."""
+    """A coordinator's state with a newer epoch belongs to the id's next transaction."""
     found = people_see(DeadTasksTransaction(state, epoch=EPOCH + 1), inline, more)
     assert found.markers == (LostMarker(ROWS, DEAD, EPOCH, 5, 50, False),)
 

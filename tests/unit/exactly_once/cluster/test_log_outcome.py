@@ -89,7 +89,7 @@ TASK = TaskTransaction(
 
 
 def looking(start: int, end: int) -> tuple[ScriptedClient, TransactionOutcome]:
-    """What is found out about a transaction with rows at 5 and 6, by a leader that has nothing open and no such producer."""
+    """Return the outcome of a transaction with rows at 5 and 6, by a leader that knows neither it nor its producer."""
     client = ScriptedClient()
     client.leaders = {("orders", 0): 1}
     unknown = DescribeProducersTopicResult("orders", (DescribeProducersPartition(0),))

@@ -1,4 +1,4 @@
-"""Who may write which batch to a sink."""
+"""Which query may write which batch to a sink."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ ALL_ENDED, COMMITTED = (
 
 
 def listed(start: Next, answers: Sequence[Result], orphans: Opened = NOTHING) -> tuple[list[Command], Outcome]:
-    """What is asked when it is known what else is open, and how it ends."""
+    """The commands after the other open transactions are known, and the outcome."""
     asked, outcome = ended(start, [orphans, *answers])
     assert isinstance(asked[0], ListOpen)
     return asked[1:], outcome

@@ -1,4 +1,4 @@
-"""What people are shown of a cluster whose brokers know less than others, or show the user less than all."""
+"""The description of a cluster whose brokers have less metadata than others, or hide a part from the user."""
 
 from __future__ import annotations
 

@@ -182,5 +182,5 @@ class ReadPathHarness:
         return {name: value for name, value in found.items() if not name.endswith(("us", "ms"))}
 
     def change(self, before: dict[str, int]) -> dict[str, int]:
-        """What was counted since."""
+        """Return the counts since then."""
         return {name: value - before[name] for name, value in self.counted().items() if value != before[name]}

@@ -205,7 +205,7 @@ def test_an_index_is_rebuilt_after_a_compaction_has_mixed_old_batches_with_new_o
 
 
 def stage_of_one(size: int) -> list[bytes]:
-    """What a log reads that has one batch."""
+    """Return the batch of a log that has one."""
     made = EngineHarness()
     made.append(size=size)
     found = made.read_all()

@@ -1,4 +1,4 @@
-"""What the driver says of a committed, and of an aborted, write."""
+"""The driver's reports of a committed, and of an aborted, write."""
 
 from __future__ import annotations
 

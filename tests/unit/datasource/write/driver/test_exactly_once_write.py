@@ -1,4 +1,4 @@
-"""What the driver does around the tasks of an exactly-once write, and what it says; the steps themselves are a double."""
+"""The driver's work around the tasks of an exactly-once write, and its messages; the protocol itself is a fake."""
 
 from __future__ import annotations
 

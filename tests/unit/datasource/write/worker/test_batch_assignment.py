@@ -1,4 +1,4 @@
-"""What a task does by the sink's control record: write, write nothing, or refuse."""
+"""A task's decision by the sink's control record: write, write nothing, or refuse."""
 
 from __future__ import annotations
 

@@ -91,5 +91,5 @@ def replayed(disk: SimulatedDisk, mark: Mark | None = None) -> list[tuple[int, b
 
 
 def expected(numbers: Sequence[int], size: int = 40) -> list[tuple[int, bytes]]:
-    """What `replay` gives of these records."""
+    """Return the result of `replay` for these records."""
     return [(number % 3, payload(number, size)) for number in numbers]

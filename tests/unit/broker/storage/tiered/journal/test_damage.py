@@ -28,7 +28,7 @@ FIRST = DIRECTORY / "1.txn"
 BLOCK = 512
 _MARK = bytes.fromhex("00000000000000020000000000000200")
 EARLIER_MARK = _MARK + crc32c(_MARK).to_bytes(4, "big")
-"""What versions wrote that did not note the newest file."""
+"""The journal of versions that did not note the newest file."""
 
 
 def unforced() -> SimulatedDisk:

@@ -1,4 +1,4 @@
-"""What is read after a crash: journals that were cut, damaged, or have lost a file. Ids (tests/ids.md): J."""
+"""Replay after a crash: journals that were cut, damaged, or have lost a file. Ids (tests/ids.md): J."""
 
 from __future__ import annotations
 
