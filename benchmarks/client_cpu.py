@@ -1,4 +1,4 @@
-"""Where the Python side of a columnar write spends its CPU: `python -m benchmarks.client_cpu`.
+"""The CPU time of the Python side of a columnar write: `python -m benchmarks.client_cpu`.
 
 It measures each stage alone, and a whole write to an embedded broker in another process. The rest is what the stages do
 not explain. It writes docs/benchmarks_client_cpu.md. Spark, whose JVM is the greater part of a client, plays no part.

@@ -184,7 +184,7 @@ def chosen(only: list[str]) -> list[Contender]:
 
 
 def takes_part(contender: Contender, scene: Scene) -> bool:
-    """Whether a contender runs in a scene. If the scene names none, those run that compress exactly if the scene does."""
+    """Return whether a contender runs in a scene. If the scene names none, those run that compress exactly if the scene does."""
     if scene.contenders:
         return contender.name in scene.contenders
     return contender.compressed is scene.compressed and not contender.named_only

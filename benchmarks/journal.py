@@ -48,7 +48,7 @@ class Result(NamedTuple):
 
 
 def run(append: Append, disk: SlowDisk, writers: int, appends: int, size: int) -> Result:
-    """Have each writer append `appends` batches of `size` bytes, one after another."""
+    """Let each writer append `appends` batches of `size` bytes, one after another."""
     batch = memoryview(bytes(size))
     waits: list[float] = []
 

@@ -28,7 +28,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Part:
-    """How a part is measured and shown. `page` returns Markdown without a title; headings start at `##` (sister) or `###`."""
+    """A part of the benchmarks: its measurement and its page."""
 
     name: str
     title: str
@@ -36,11 +36,11 @@ class Part:
     page: Callable[[Results], str]
     headlines: Callable[[Results], list[Headline]]
     draw: Callable[[Results, Path], None] | None = None
-    """It draws a picture, which stands before `page`."""
+    """Draws a picture, which stands before `page`."""
     notes: str = ""
-    """How to read its tables. Neighbouring parts with the same notes show them once."""
+    """Explains its tables. Neighbouring parts with the same notes show them once."""
     ratios: Callable[[Results], list[str]] | None = None
-    """It returns rows of the main page's table of ratios."""
+    """Returns rows of the main page's table of ratios."""
     sister: str = ""
     """The file of its own page beside the main page; without one the part is a section of the main page."""
 

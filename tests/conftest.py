@@ -86,9 +86,9 @@ OWN_RUNS = ("campaign", "nightly")
 """Marks of tests that run only with `-m` and this word, as `make campaigns` and `make nightly` do.
 A test with both is part of a campaign."""
 TWINS = {"kafka_39", "kafka_39_through_proxy", "_secured_39", "kafka-3.9"}
-"""Of a test that runs on two versions of Kafka, CI runs the one on the newest, and `make nightly` the other."""
+"""CI runs a test of two versions of Kafka with the newest one, and `make nightly` with the other."""
 LEFT_OUT = pytest.StashKey[Counter[str]]()
-"""How many tests are left out of this run, by the way to run them."""
+"""The number of tests that this run leaves out, by the way to run them."""
 LAST_USES = pytest.StashKey[dict[pytest.Item, set[str]]]()
 """The clusters that end after a test."""
 
@@ -178,7 +178,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def own_run(config: pytest.Config, item: pytest.Item) -> str | None:
-    """How to run a test that this run leaves out; None if it is part of this run."""
+    """Return the way to run a test that this run leaves out; None if it is part of this run."""
     own = next((mark for mark in OWN_RUNS if item.get_closest_marker(mark)), "")
     if own not in config.option.markexpr:
         return f"-m {own}"

@@ -80,7 +80,7 @@ def create_topic(port: int, partitions: int) -> None:
 
 
 class Waits(NamedTuple):
-    """How long a producer took altogether, and until each of its batches was acknowledged, in seconds."""
+    """The time of a producer altogether, and until each of its batches was acknowledged, in seconds."""
 
     seconds: float
     each: list[float]
@@ -115,7 +115,7 @@ def _check_produced(answer: memoryview) -> None:
 
 
 def produce_together(port: int, producers: int, size: int, count: int, in_flight: int = IN_FLIGHT) -> Waits:
-    """Have `producers` producers write `count` batches each, every one to a partition of its own."""
+    """Run `producers` producers that write `count` batches each, every one to a partition of its own."""
     found: list[Waits] = []
     threads = [
         threading.Thread(target=lambda index=index: found.append(produce(port, index, size, count, in_flight)))

@@ -82,7 +82,7 @@ def running(engine: str, directory: Path, *, force_ms: float | None = None) -> I
 
 
 def slow_forces(milliseconds: float) -> None:
-    """Have every force of this process take so much longer."""
+    """Make every force of this process take this many seconds longer."""
     fdatasync = os.fdatasync
 
     def slow(file: int) -> None:

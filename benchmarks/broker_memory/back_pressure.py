@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 START_S: Final = 60.0
 
 GIVEN: Final = {"broker.publish.buffer.bytes": "8M", "journal.max.memory.bytes": "16M"}
-"""By the formulas the journal's memory, a twentieth, is full long before the publish buffer, whose effect would not be seen."""
+"""By the formulas the journal's memory, a twentieth, is full long before the publish buffer, whose effect would not show."""
 
 ARTICLE: Final = (
     "the broker keeps what producers send until a bookie has it. If that is more than the publish buffer, half of its direct "
@@ -37,7 +37,7 @@ ARTICLE: Final = (
 
 @dataclass(frozen=True)
 class Pressure:
-    """How large the experiment is. Each producer sends batches of `records` records, of 100 bytes, without an end.
+    """The size of the experiment.
 
     memory: of both budgets. flush_s: what a slow disk takes to force an entry log.
     """
@@ -73,7 +73,7 @@ class Pressed:
 
     @property
     def last(self) -> State:
-        """How the broker was at the end."""
+        """The state of the broker at the end."""
         return self.states[-1]
 
     @property

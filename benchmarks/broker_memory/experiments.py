@@ -24,7 +24,7 @@ MB: Final = 1_000_000.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large an experiment is. Rates are in bytes a second.
+    """The size of an experiment. Rates are in bytes a second.
 
     pause_s: how long the reader of a backlog does not read; seconds: how long it then does, and every other reader.
     lag: the entries of all partitions by which the reader of E3 lags.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MIN_GAIN: Final = 5.0
-"""How many batches 8 writers shall have in a force at least, where one by one they have 1."""
+"""Minimum batches of 8 writers in a force, where one by one they have 1."""
 ASKED_WRITERS: Final = 8
 
 ARTICLE: Final = (
@@ -27,7 +27,7 @@ ARTICLE: Final = (
 
 @dataclass(frozen=True)
 class Load:
-    """How much is appended. A force takes `force_s` seconds longer than the disk of the machine needs."""
+    """The amount of data. A force takes `force_s` seconds longer than the disk of the machine needs."""
 
     writers: Sequence[int] = (1, 8, 32)
     appends: int = 200
@@ -44,7 +44,7 @@ class Commit(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """How many times as many batches a second there were in groups."""
+        """Return the ratio of batches a second in groups to those one by one."""
         return self.groups.rate / self.alone.rate
 
 

@@ -1,4 +1,4 @@
-"""How many entries a reader with a large lag does not find in the read cache: one for each time that entries are read ahead."""
+"""The read cache's misses of a reader with a large lag: one for each time that entries are read ahead."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Slow:
 
 
 class State(NamedTuple):
-    """How the broker is, at a time of the machine's monotonic clock. Sizes are in bytes.
+    """The state of the broker at a time of the machine's monotonic clock. Sizes are in bytes.
 
     pending, most_pending: of Produce requests that are not answered, now and at most. journal: of batches that the journal has
     not confirmed. cached: of both halves of the write cache. resident: of the process.

@@ -135,7 +135,7 @@ class Stand:
             raise KafkaTimeout(f"the journal has forced nothing for {DEADLINE_S:g} s")
 
     def read(self, reader: Reader, seconds: float) -> None:
-        """Let a reader have what it may read in some seconds more, an entry of each partition by turns."""
+        """Let a reader read the entries of some seconds more, one of each partition by turns."""
         if reader.rate is not None:
             reader.due = min(reader.due + reader.rate * seconds, reader.rate * MAX_BURST_S)
         idle = 0

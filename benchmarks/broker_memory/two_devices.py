@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SPEED: Final = Speed(force_s=0.001, bytes_per_s=250 * MB)
-"""Of a disk as clouds rent them out: a millisecond for each force, and 250 MB/s."""
+"""A disk as clouds rent them out: a millisecond for each force, and 250 MB/s."""
 
 ARTICLE: Final = (
     "reads and writes of a bookie go to different disks, the journal to one of its own. It gives no number for it."
@@ -27,12 +27,12 @@ ARTICLE: Final = (
 
 
 class Acknowledgements:
-    """How long each entry waited from its admission until it was confirmed."""
+    """The wait of each entry from its admission until it was confirmed."""
 
     def __init__(self, opened: Stand) -> None:
         """Watch all entries that are written from now on."""
         self.waits: list[tuple[float, float]] = []
-        """Of each entry, in the order of confirmation: when it was confirmed, in seconds, and how many it had waited."""
+        """For each entry, in the order of confirmation: the time of its confirmation and the length of its wait, in seconds."""
         self._logs, self._records = opened.logs, opened.records
         self._waiting = [deque[tuple[int, float]]() for _ in opened.logs]
         self._ends = [log.high_watermark for log in opened.logs]

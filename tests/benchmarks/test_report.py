@@ -120,7 +120,7 @@ def test_a_bar_that_is_cut_has_a_mark_and_its_number(tmp_path: Path) -> None:
     ("python", "colour"), [(7.0, "#2ca02c"), (0.04, "#ff7f0e")], ids=["green, as Python's part", "orange, as the JVM's"]
 )
 def test_after_the_mark_a_bar_has_the_colour_of_its_end(tmp_path: Path, python: float, colour: str) -> None:
-    """Else one whose JVM's part is longer than the picture seems to be nothing but JVM."""
+    """Without it, a bar whose JVM's part is wider than the picture would look like the JVM's alone."""
     seconds = {"pyproducer": 0.4, "spark": 0.7, "confluent-batches": 1.0}
     found = [Result(one, [run(1e6, seconds[one.name] - 0.5)]) for one in chosen(list(seconds))]
     found += [Result(one, [replace(run(1e6, python), jvm_cpu=9.0 - python)]) for one in chosen(["confluent"])]

@@ -49,7 +49,7 @@ class Actor:
 
     @property
     def asleep(self) -> bool:
-        """Whether only another actor, or the end of its time, can wake it."""
+        """Return whether only another actor, or the end of its time, can wake it."""
         return self.condition is not None and not self.condition.notified
 
     def _run(self) -> None:

@@ -78,7 +78,7 @@ class MemoryStorage:
         return [f"{topic}-{index}" for topic, index in self.logs if index >= topics.get(topic, 0)]
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """There is nothing to recover."""
+        """Recover nothing."""
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> MemoryLog:
         log = self.logs.get((topic, partition))
@@ -226,7 +226,7 @@ class MemoryLog:
         return TimestampOffset(newest.max_timestamp, newest.last_offset) if newest else None
 
     def delete_old(self, now_ms: int) -> None:
-        """Its unit is the batch."""
+        """Drop old batches: this log deletes single batches."""
         while self.confirmed and self._is_old(now_ms):
             self._begin = max(self._begin, self.batches[0][0].last_offset + 1)
             self._drop_first()

@@ -41,7 +41,7 @@ def backoff(attempt: int) -> float:
 
 
 class FakeNetwork:
-    """Which nodes take requests, as a table."""
+    """A table of the nodes that take requests."""
 
     def __init__(self) -> None:
         self.unready: set[int] = set()

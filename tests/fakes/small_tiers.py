@@ -81,7 +81,7 @@ class PromptTiers(SmallTiers):
 
 
 class HeldTiers(PromptTiers):
-    """On a simulated disk, which forces the journal only when `confirm_all` says so. Each path is another disk."""
+    """An engine on a simulated disk, which forces the journal only when `confirm_all` says so. Each path is another disk."""
 
     lives: ClassVar[dict[Path, HeldTiers]] = {}
     """The last life of each path, whose disk the next one has."""
@@ -101,7 +101,7 @@ class HeldTiers(PromptTiers):
         self.engine.journal.wait_written(self.engine.journal.counters.added, DEADLINE)
 
     def confirm_all(self) -> None:
-        """Let the disk force what was admitted."""
+        """Let the disk force the admitted batches."""
         self.disk.script.release("force", JOURNAL_FILES)
         settle(self)
         self.disk.script.block("force", JOURNAL_FILES)
@@ -117,7 +117,7 @@ class HeldTiers(PromptTiers):
         """Nothing is forced before `close`."""
 
     def let_go(self) -> None:
-        """Have the disk force whatever it is asked to."""
+        """Let the disk force every file."""
         if self._is_held:
             self._is_held = False
             self.disk.script.release("force", JOURNAL_FILES)

@@ -50,13 +50,13 @@ class TransactionFakes:
     held: list[ClientRequest] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
-    """of all batches sent"""
+    """Producer id and epoch of all batches sent."""
     requests: list[ClientRequest] = field(default_factory=list)
     """those to coordinators, and Produce"""
     identity: ProducerIdAndEpoch = ProducerIdAndEpoch(77, -1)  # noqa: RUF009 - a named tuple
     written: dict[TopicPartition, int] = field(default_factory=dict)
     nodes: tuple[int, ...] = (1, 2)
-    """of the cluster; the last one leads all partitions if node 1 is not among them"""
+    """Nodes of the cluster; the last one leads all partitions if node 1 is not among them."""
     metadata: MetadataResponse | None = None
     """what brokers answer of the topic instead of its three partitions"""
     group_node: int = 2

@@ -43,7 +43,7 @@ class StuckFiles(SystemFiles):
 
 
 class StuckTiers(TieredStorage):
-    """On a stuck disk."""
+    """Return the engine on a stuck disk."""
 
     def __init__(self, data_dir: Path, settings: BrokerSettings) -> None:
         super().__init__(data_dir, settings, files=StuckFiles())

@@ -90,11 +90,11 @@ class PacedWrite:
 
     @property
     def running(self) -> bool:
-        """Whether the write has not ended."""
+        """Return whether the write has not ended."""
         return self._thread.is_alive()
 
     def wait_until_half_done(self) -> None:
-        """Until the topic holds rows of every task: then the write is under way, and cannot be at its end."""
+        """Wait until the topic holds rows of every task: then the write is under way, and cannot be at its end."""
 
         def all_tasks() -> bool:
             rows = read_topic(self._broker.bootstrap_servers, self._topic, client="confluent")
@@ -103,7 +103,7 @@ class PacedWrite:
         self.wait(all_tasks, "the first rows of each task")
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        """Until `condition` holds, as long as the write goes on."""
+        """Wait until `condition` holds, as long as the write goes on."""
         wait_until(
             condition,
             what,

@@ -64,7 +64,7 @@ class EmbeddedProcess:
 
 
 def answers(admin: AdminClient) -> bool:
-    """Whether a broker is there."""
+    """Return whether a broker is there."""
     try:
         return bool(admin.list_topics(timeout=5).brokers)
     except KafkaException:
@@ -90,7 +90,7 @@ def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mortal]:
 
 
 def cluster_is_dead(cluster: KafkaCluster) -> bool:
-    """Whether the node that a test killed was not started again."""
+    """Return whether the node that a test killed was not started again."""
     return not Path(f"/proc/{cluster.pid(1)}").exists()
 
 

@@ -30,7 +30,7 @@ LIMITS = {
     "sync_on_close": False,
 }
 MEMORY_BOUND = 150 * MIB
-"""By which the broker's process may grow: twice the budget, what one request takes while it is handled, what Python keeps."""
+"""Maximum growth of the broker's process: twice the budget, the memory of one request while it is handled, Python's own."""
 
 
 SERVE = """

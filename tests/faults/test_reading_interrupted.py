@@ -46,7 +46,7 @@ def fill(broker: Broker, topic: str, **config: Any) -> None:
 
 
 def settings(broker: Broker, **changes: Any) -> FetchSettings:
-    """Of a reader that needs many requests, and does not wait long after a failure."""
+    """Options of a reader that needs many requests, and does not wait long after a failure."""
     network = {**FAST, **changes.pop("network", {})}
     sizes = {"partition_bytes": 10_000, "max_bytes": 100_000}
     return FetchSettings(connection(broker.bootstrap_servers, **network), **{**sizes, **changes})

@@ -27,7 +27,7 @@ DELAY = 0.05
 HELD_AT_MOST = 20.0
 """seconds without any response; it takes one or two until the task has taken all rows"""
 SLOWLY = {"kafka.max.request.size": MIB, "kafka.max.in.flight.requests.per.connection": 1}
-"""So the broker takes twenty batches a second of each partition, and no more than 20 MiB."""
+"""Limits the broker to twenty batches a second of each partition, and 20 MiB."""
 
 
 @pytest.fixture

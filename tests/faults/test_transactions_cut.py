@@ -72,7 +72,7 @@ def committed(proxied: ProxiedBroker, topic: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("what", ["request", "answer", "answer alone"])
 def test_what_is_lost_once_is_asked_again(proxied: ProxiedBroker, producer: Producer, topic: str, what: str) -> None:
-    """Of every API in turn: the request with its connection, the answer with its connection, or only the answer."""
+    """Cuts for each API in turn: the request with its connection, the response with its connection, or only the response."""
     lose = {
         "request": proxied.proxy.lose_request,
         "answer": proxied.proxy.lose_response,

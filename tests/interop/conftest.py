@@ -19,7 +19,7 @@ NEWEST_FIRST: Final = (KAFKA_4, pytest.param(KAFKA_39, marks=pytest.mark.campaig
 """Versions of Kafka's tools, for tests that start a JVM for each question."""
 
 OTHER_ENGINE: Final = next(engine for engine in STORAGE_ENGINES if engine != DEFAULT_ENGINE)
-"""On which the clients' kit runs as well as on the default one."""
+"""The second engine on which the clients' tests run."""
 
 KIT: Final = "test_broker_"
 """The modules of the clients' kit begin so."""

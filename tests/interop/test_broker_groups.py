@@ -60,7 +60,7 @@ PAIRS = [
 
 @pytest.mark.parametrize("clients", PAIRS, ids="-".join)
 def test_two_members_share_out_and_take_over(local_4: LocalBroker, clients: tuple[str, str]) -> None:
-    """They may be of different clients: both write their topics and partitions as Kafka's consumers do."""
+    """The members may be of different clients: both encode topics and partitions as Kafka's consumers do."""
     address = local_4.bootstrap_servers
     first, second = (MEMBERS[client] for client in clients)
     # the names of the strategies are the same; librdkafka begins with range too
@@ -99,7 +99,7 @@ def test_members_share_out_a_little_at_a_time(local_4: LocalBroker) -> None:
 
 
 def test_a_member_without_heartbeats_is_replaced(local_4: LocalBroker) -> None:
-    """It joins, and then says nothing for its session."""
+    """The member joins, and sends no request for the length of its session."""
     member = ConfluentMember(local_4.bootstrap_servers, **{"partition.assignment.strategy": "range"})
     with Polled(member) as group, RawClient(local_4.port) as silent:
         group.until_shared_out([PARTITIONS], PARTITIONS)

@@ -26,7 +26,7 @@ COUNT = 500
 ON = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 BY_PASSWORD = ON[:3]
 LIFETIME_MS = 2000
-"""Of sessions, so that clients log in again while they work."""
+"""Milliseconds of a session, so that clients re-authenticate while they work."""
 OVER = "its session has ended"
 """The log message for a client that connects without a login."""
 
@@ -192,7 +192,7 @@ def test_java_writes_and_reads(
     mechanism: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its producer takes longer than a session lasts, so it logs in again meanwhile."""
+    """The producer runs for longer than a session, so it re-authenticates meanwhile."""
     config = str(java_options(tmp_path, local, ca, mechanism))
     size = ("--num-records", "3000", "--record-size", "200", "--throughput", "1000")
     tool = "org.apache.kafka.tools.ProducerPerformance"

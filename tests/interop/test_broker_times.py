@@ -1,4 +1,4 @@
-"""Which offset has a time: the embedded broker and Kafka answer librdkafka alike, to the record."""
+"""Offsets by time: the embedded broker and Kafka give librdkafka the same ones."""
 
 from __future__ import annotations
 

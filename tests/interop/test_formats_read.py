@@ -44,7 +44,7 @@ def by_kafka_python(magic: int, codec: Codec, rows: Sequence[Row]) -> bytes:
 
 
 def test_every_format_and_codec_of_kafka_python() -> None:
-    """It leaves a V2 batch as it is that does not get smaller."""
+    """The client does not compress a V2 batch that would not get smaller."""
     random, packed = Random(31), Counter[tuple[int, Codec]]()
     for magic, codec in FORMATS * EACH:
         rows = rows_of_any_shape(random, magic)

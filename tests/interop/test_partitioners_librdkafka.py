@@ -20,7 +20,7 @@ KEYS, PARTITIONS, SECONDS = 3_000, 97, 60
 
 
 def keys() -> list[bytes | None]:
-    """Of 0 to 90 bytes of either sign, and null."""
+    """Keys of 0 to 90 bytes of either sign, and null."""
     chance = random.Random(7)
     return [None, b"", b"key", *(chance.randbytes(chance.randrange(91)) for _ in range(KEYS))]
 

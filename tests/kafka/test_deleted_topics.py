@@ -50,7 +50,7 @@ def write_until_it_fails(producer: Producer, topic: str) -> None:
 @REAL
 @pytest.mark.parametrize("left", [2, 0], ids=["two partitions are left", "it is gone"])
 def test_rows_for_partitions_that_no_longer_exist_end_with_their_reason(broker: Broker, topic: str, left: int) -> None:
-    """They would wait for an hour otherwise, and the test would end by its own deadline."""
+    """Without it they would wait for an hour, and the test would end by its own deadline."""
     broker.create_topic(topic, 4)
     options = {"bootstrap.servers": broker.bootstrap_servers, "delivery.timeout.ms": 3_600_000}
     producer = Producer({**options, "max.block.ms": 3_600_000})
@@ -95,7 +95,7 @@ def test_a_transaction_says_why_it_lacks_rows(broker: Broker, topic: str) -> Non
 
 @REAL
 def test_a_sink_goes_on_when_its_topic_is_created_again_with_fewer_partitions(broker: Broker, topic: str) -> None:
-    """Its last record, an open transaction of a dead task, and the rows of the next batch name a partition that is gone."""
+    """The last control record, an open transaction of a dead task, and the rows of the next batch name a deleted partition."""
     broker.create_topic(topic, 4)
     sink = SinkSettings(topic, settings(broker.bootstrap_servers), f"{topic}-commits")
     tasks = Tasks(broker.bootstrap_servers, topic)

@@ -146,7 +146,7 @@ def logged_costs(row: str) -> list[int]:
 
 
 def rounds_of(sink: SinkSettings) -> int:
-    """How often the driver has sent requests together, and waited for them."""
+    """Return how many times the driver has sent requests together and waited for them."""
     return sum(cluster.client.rounds for known, cluster in driver._open if known == sink)
 
 

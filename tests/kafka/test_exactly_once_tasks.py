@@ -79,7 +79,7 @@ class Write:
     workers: tuple[Worker, Worker]
 
     def committed(self) -> Counter[int]:
-        """How often a reader of committed records sees each number; it waits for what is open."""
+        """Return the count of each number in committed records; waits for open transactions."""
         found = read_topic(
             self.broker.bootstrap_servers, self.sink.name, client="confluent", isolation="read_committed"
         )
@@ -157,7 +157,7 @@ def test_the_driver_knows_where_the_rows_lie_that_it_has_sent(write: Write) -> N
 
 @pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
 def test_a_task_of_an_overtaken_driver_is_never_seen(write: Write, inline_bytes: int) -> None:
-    """Also if it goes on, in the same worker, after the new driver's tasks."""
+    """The task is fenced even if it goes on in the same worker after the new driver's tasks."""
     old = driver.begin(write.sink)
     worker = write.workers[0]
     early = worker.write(old, 0, inline_bytes=inline_bytes)

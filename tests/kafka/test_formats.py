@@ -109,7 +109,7 @@ def test_javas_consumer_reads_header_keys_that_are_no_text_alike(cluster: KafkaC
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_kafka_39_takes_message_sets_in_the_old_requests(kafka_39: KafkaCluster, topic: str, version: int) -> None:
-    """It reads them, compressed or not, and converts them to V2: the records of a consumer went through Java's reader."""
+    """Kafka reads them, compressed or not, and converts them to V2: the records of a consumer went through Java's reader."""
     kafka_39.create_topic(topic, 1)
     formats = LEGACY if version == 2 else [(magic, codec) for magic, codec in LEGACY if magic == 0]
     written: list[Row] = []

@@ -57,5 +57,5 @@ def test_keys_follow_the_new_count_at_the_next_metadata(kafka_4: KafkaCluster, t
 
 
 def java_partitions(keys: list[str], count: int) -> list[int]:
-    """By kafka-python's twin of Java's hash."""
+    """Return the partition by kafka-python's twin of Java's hash."""
     return [(murmur2(key.encode()) & 0x7FFFFFFF) % count for key in keys]

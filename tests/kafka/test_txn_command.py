@@ -40,7 +40,7 @@ Txn: TypeAlias = Callable[..., tuple[int, str]]
 
 
 def verify_partitions(proxied: ProxiedBroker, on: bool) -> None:
-    """Whether brokers refuse rows of a transaction of which the coordinator does not know that it has the partition."""
+    """Return whether brokers refuse rows of a transaction of which the coordinator does not know that it has the partition."""
     client = AdminClient({"bootstrap.servers": proxied.bootstrap_servers})
     entry = ConfigEntry(VERIFY, str(on).lower(), incremental_operation=AlterConfigOpType.SET)
     [done] = client.incremental_alter_configs(
@@ -273,7 +273,7 @@ def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_agai
 def test_a_mistyped_sink_or_control_topic_is_an_error_that_names_what_there_is(
     sink: SinkSettings, rows: str, txn: Txn
 ) -> None:
-    """It was resolved with success, and the right one stayed as it was."""
+    """The wrong sink was resolved with success, and the right one stayed as it was."""
     driver.commit(sink, [inline(driver.begin(sink), 0, batch(rows, 0, "a"))], 0)
     for action in (["describe"], ["resolve", "--yes"], ["repair", "--yes"]):
         code, shown = txn(*action, sink.name[:-1])

@@ -89,7 +89,7 @@ def _disordered(partitions: Iterable[list[Row]], together: Mapping[int, int]) ->
 
 
 def differences(concurrent: Read, later: Read) -> list[str]:
-    """Where a reader that was there all the time and one that came later disagree: a row of an aborted transaction, say."""
+    """Return the differences between a concurrent reader and a later one, for example a row of an aborted transaction."""
     wrong = []
     for partition in sorted(concurrent.keys() | later.keys()):
         first, second = set(concurrent.get(partition, ())), set(later.get(partition, ()))

@@ -130,12 +130,12 @@ class EmbeddedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Its address."""
+        """Return its address."""
         return self.proxies[0].address if self.proxies else f"127.0.0.1:{self.port}"
 
     @property
     def nodes(self) -> list[int]:
-        """There is one."""
+        """Do nothing: there is one node."""
         return [1]
 
     def create_topic(self, name: str, partitions: int, copies: int = 3) -> None:
@@ -172,7 +172,7 @@ class EmbeddedCluster:
         )
 
     def pid(self, node: int) -> int:
-        """Its process."""
+        """Return its process."""
         assert self._process is not None
         return self._process.pid
 

@@ -62,11 +62,11 @@ class Driver:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can take queries."""
+        """Return whether it can take queries."""
         return (self.folder / "ready").exists()
 
     def wait_until_ready(self) -> None:
-        """Until it can take queries."""
+        """Wait until it can take queries."""
         process = self.process
         ready = (self.folder / "ready").exists
         wait_until(ready, "the driver starts", seconds=START_SECONDS, more=process.tail, ended=process.has_ended)
@@ -108,7 +108,7 @@ class Driver:
 
     @property
     def answered(self) -> bool:
-        """Whether the process that stopped last has its answer."""
+        """Return whether the process that stopped last has its answer."""
         return (self.folder / f"answer-{self.faults}").exists()
 
     def answer(self, text: str = "go on") -> None:
@@ -138,7 +138,7 @@ class Driver:
         return found
 
     def workers(self) -> list[int]:
-        """Its Python workers, at work or not; the planner's and the commit's processes are among them."""
+        """Return its Python workers, active or idle; the planner's and the commit's processes are among them."""
         found = []
         for pid in self.processes():
             above = ancestors_of(pid)
@@ -182,11 +182,11 @@ class Drivers:
 
     @property
     def ready(self) -> bool:
-        """Whether `take` would not wait."""
+        """Return whether `take` would not wait."""
         return self._next().is_ready
 
     def wait_until_ready(self) -> None:
-        """Until `take` would not wait."""
+        """Wait until `take` would not wait."""
         self._next().wait_until_ready()
 
     def take(self) -> Driver:

@@ -33,7 +33,7 @@ AMOUNT = Amount(batches=8)
 SECONDS = 240.0
 REWOUND = "the checkpoint was rewound or is a copy of an older one"
 LIVES = 24
-"""of both together: each takes the sink away from the other, again and again, until one has written all"""
+"""Maximum lives of both together: each takes the sink away from the other, again and again, until one has written all."""
 
 
 def fight(stand: Stand, case: Case, *, copied: bool) -> Result:

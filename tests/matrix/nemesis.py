@@ -55,7 +55,7 @@ class Record:
     faults: list[tuple[float, float, str, str]] = field(default_factory=list)
     """begin, end, lane, words"""
     lives: list[tuple[float, float]] = field(default_factory=list)
-    """of drivers"""
+    """Start and end of each driver."""
     visible: list[tuple[float, int]] = field(default_factory=list)
     """rows that the reader had"""
     reported: list[tuple[float, str]] = field(default_factory=list)

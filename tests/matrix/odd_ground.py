@@ -103,12 +103,12 @@ class Outcome(NamedTuple):
 
 
 def wait_for(path: Path, failed: Sequence[str] = ()) -> None:
-    """Until a file is there; not any more when something has `failed`."""
+    """Wait until a file is there; not any more when something has `failed`."""
     wait_until(path.exists, path.name, seconds=SECONDS, more=lambda: failed[:1], ended=lambda: bool(failed))
 
 
 def wait_for_rows(servers: str, topic: str, numbers: range) -> None:
-    """Until a row with one of these numbers is in the log, committed or not."""
+    """Wait until a row with one of these numbers is in the log, committed or not."""
 
     def is_there() -> bool:
         found = read_later(servers, topic, "read_uncommitted").values()
@@ -118,7 +118,7 @@ def wait_for_rows(servers: str, topic: str, numbers: range) -> None:
 
 
 def attempts(home: Path) -> Counter[tuple[int, int]]:
-    """How often each attempt (partition, number) of a task has begun."""
+    """Return the number of starts of each attempt (partition, number) of a task."""
     names = (path.name.split("-") for path in home.glob("began-*"))
     return Counter((int(partition), int(number)) for _, partition, number, _ in names)
 
@@ -133,7 +133,7 @@ def began(home: Path) -> tuple[int, int]:
 
 
 def wait_for_second(home: Path, partition: int) -> None:
-    """Until the second attempt of a task has begun."""
+    """Wait until the second attempt of a task has begun."""
     wait_until(lambda: attempts(home)[partition, 1], "a second attempt", seconds=SECONDS, pause=0.02)
 
 

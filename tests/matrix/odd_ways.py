@@ -55,7 +55,7 @@ class Way(NamedTuple):
     leaves_more: bool = False
     """Whether on path B the log has rows that were aborted, too: else nothing was in the midst of its write."""
     deaths: tuple[Death, ...] = ()
-    """Of the program, which is started again on the same folder after each."""
+    """Deaths of the program, which is started again on the same folder after each."""
 
 
 def _speculated(ground: Ground, slow: Mapping[tuple[int, int], float]) -> Outcome:

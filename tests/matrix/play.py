@@ -59,9 +59,9 @@ class Case(NamedTuple):
     loud: str = ""
     """the end that it must have instead of an exact one: a key of `LOUD`, or several that it may have"""
     title: str = ""
-    """of a scene, which is no row of the table of places"""
+    """The title of a scene, which is no row of the table of failpoints."""
     copies: int = 3
-    """of the topic, at most"""
+    """Maximum replicas of the topic."""
     loose: bool = False
     """whether keys may move to another partition, since there are new ones"""
 
@@ -107,7 +107,7 @@ class Stand:
     drivers: Drivers
     home: Path
     options: Mapping[str, str]
-    """of the sink, in every case"""
+    """Options of the sink, in every case."""
     driver: Driver | None = None
     """the one that works now"""
     format: str = "pyproducer"
@@ -205,7 +205,7 @@ class Play:
         return False
 
     def _is_loud(self, error: str) -> bool:
-        """Whether it has ended loudly: as it had to, or against what is promised."""
+        """Return whether it has ended loudly: as it had to, or against what is promised."""
         for status, text in LOUD.items():
             if text in error:
                 if status not in self.case.loud.split(" or "):
@@ -215,7 +215,7 @@ class Play:
         return False
 
     def _mended(self) -> bool:
-        """Whether people can mend it, and the query may go on: `pyproducer txn repair` writes lost markers."""
+        """Return whether people can mend it, and the query may go on: `pyproducer txn repair` writes lost markers."""
         if self.result.loud != "HUNG" or self.result.violations:
             return False
         servers = ["--bootstrap-servers", self.stand.cluster.bootstrap_servers]

@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How much a query writes: micro-batches, rows in each, and characters of a row.
+    """The size of a query: micro-batches, rows in each, and characters of a row.
 
     If it is `uneven`, of three batches one is large, one is small, and one has a small file and a large one.
     """

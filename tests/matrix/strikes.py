@@ -160,7 +160,7 @@ class Strike(NamedTuple):
         self.cluster.create_topic(self.topic, count)
 
     def keep_ends(self) -> None:
-        """From now on some router keeps a copy of every end of a transaction."""
+        """Make a proxy keep a copy of every EndTxn from now on."""
         for proxy in self.cluster.proxies:
             proxy.copy_requests(END_TXN.key)
 

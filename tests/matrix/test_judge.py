@@ -26,7 +26,7 @@ AMOUNT = Amount(batches=1, rows=20)
 
 
 class MadeUpReader:
-    """It has seen what the later one sees."""
+    """A concurrent reader that has seen the same rows as the later one."""
 
     def __init__(self, *_: object) -> None:
         self.partitions = {0}
@@ -43,7 +43,7 @@ class MadeUpReader:
 
 
 class MadeUpDriver:
-    """Its query ends at once with an error, or well."""
+    """A driver whose query ends at once, with an error or without."""
 
     def __init__(self, folder: Path, error: str = "") -> None:
         self.folder, self.error = folder, error

@@ -62,7 +62,7 @@ def test_every_row_is_seen_once_whatever_dies(embedded: Stand, name: str) -> Non
 
 @pytest.mark.xdist_group("matrix")
 def test_who_reads_uncommitted_rows_sees_those_of_the_dead_worker_too(embedded: Stand) -> None:
-    """So the judge would see them, if they were committed."""
+    """The judge would see them if they were committed."""
     case, topic = CASES["embedded/B/task.prepared:self/1"], "m-uncommitted"
     result = Play(embedded, case, topic).run()
     assert (result.verdict, result.violations) == ("exact", [])

@@ -1,4 +1,4 @@
-"""How topics of tests are made where brokers are slow to answer: asked for again, and no more often than makes sense."""
+"""Topics of tests on brokers that are slow to answer: asked for again, and no more often than makes sense."""
 
 from __future__ import annotations
 

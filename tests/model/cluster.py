@@ -185,11 +185,11 @@ class Cluster:
         return appended(after, Entry(CONTROL, control.epoch, True, self.records.of(command.record)))
 
     def shows_only_own(self, world: World, command: WriteControl) -> bool:
-        """Whether the look that follows the rows shows no older transaction (R7). Then there is no other before EndTxn."""
+        """Return whether the look that follows the rows shows no older transaction (R7). Then there is no other before EndTxn."""
         return not self.wiring.heeds_looks or not self.older_hanging(world, command)
 
     def sends_end(self, world: World, command: WriteControl, aux: tuple[object, ...]) -> bool:
-        """Whether EndTxn follows the rows: a look that has shown an older transaction is repeated."""
+        """Return whether EndTxn follows the rows: a look that has shown an older transaction is repeated."""
         return aux == ("produced", True) or (aux[:1] == ("produced",) and not self.older_hanging(world, command))
 
     def end_write(self, world: World, command: WriteControl, aux: tuple[object, ...]) -> Iterator[Reply]:

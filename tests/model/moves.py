@@ -225,7 +225,7 @@ class Moves:
         return tuple((batch, item) for task in inline for item in self.items(index, task))
 
     def content(self, index: int, batch: int) -> int:
-        """Which rows a driver writes as its `batch`: without numbers those of its job, each time."""
+        """Return the rows that a driver writes as its `batch`: without numbers those of its job, each time."""
         return batch if self.wiring.numbered else index
 
     def number(self, driver: Driver) -> int:
@@ -298,7 +298,7 @@ class Moves:
             yield ("driver", index, "launches task", task, "attempt", number), with_attempt(world, attempt)
 
     def busy(self, world: World, attempt: Attempt) -> bool:
-        """Whether the worker still runs an attempt of another run."""
+        """Return whether the worker still runs an attempt of another run."""
         return any(
             one[1:3] == attempt[1:3] and one.driver != attempt.driver and one.phase < 3 for one in world.attempts
         )

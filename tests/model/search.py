@@ -57,7 +57,7 @@ def wrong(world: World, moves: Moves) -> str | None:
 
 
 def rises(wiring: Wiring) -> bool:
-    """Whether a function of `foreachBatch` gives its writes rising numbers, as it must."""
+    """Return whether a function of `foreachBatch` gives its writes rising numbers, as it must."""
     return all(one < next_one for one, next_one in itertools.pairwise(wiring.numbers))
 
 

@@ -1,4 +1,4 @@
-"""How a model is put together: the size of its world, the steps that its drivers take, and the rules that can be switched off."""
+"""The parts of a model: the size of its world, the steps of its drivers, and the rules that can be switched off."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MYPY = (
     *("--check-untyped-defs", "--allow-redefinition", "--local-partial-types"),
 )
 WRONG_NAME = re.compile(r"\[(?:attr-defined|call-arg|import-not-found|name-defined)\]$")
-"""Of all that mypy finds: notebooks are written without types."""
+"""Errors of mypy that are ignored: notebooks are written without types."""
 SECONDS = 300
 
 

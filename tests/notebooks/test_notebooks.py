@@ -65,7 +65,7 @@ def outputs(notebook: Any, kind: str) -> list[str]:
 
 
 def pictures_drawn(notebook: Any) -> int:
-    """How many cells draw one; a DataFrame has a `show` of its own."""
+    """Return the number of cells that draw a picture; a DataFrame has a `show` of its own."""
     return sum(bool(re.search(r"^ *show\(", cell.source, re.MULTILINE)) for cell in notebook.cells)
 
 

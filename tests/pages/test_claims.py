@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "broker_storage.md").read_text(encoding="utf-8")
 CLAIMS = 46
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\| C\d.*$", PAGE, re.MULTILINE)]
 MIN_TERMS = 4
-"""Of a reason why there is no test."""
+"""Minimum words of a reason why there is no test."""
 
 
 def test_every_claim_has_one_row_in_order() -> None:

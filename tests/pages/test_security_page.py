@@ -35,7 +35,7 @@ class Expected(NamedTuple):
     protocol: str
     mechanism: str = ""
     others: int = 0
-    """How many more properties files its section has."""
+    """The number of further properties files in its section."""
 
 
 RECIPES = {

@@ -168,7 +168,7 @@ def test_no_page_loads_anything_from_elsewhere(site: Path, pages: dict[str, Page
 
 @pytest.mark.covers("COM25")
 def test_nothing_in_a_page_makes_the_theme_fetch_its_diagrams_script(site: Path) -> None:
-    """Its bundle takes mermaid from elsewhere, on pages with such a diagram."""
+    """The theme's bundle takes mermaid from elsewhere, on pages with such a diagram."""
     for path in site.rglob("*.html"):
         assert 'class="mermaid"' not in path.read_text(encoding="utf-8"), path.name
 

@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).with_name("kernel_program.py")
 TURNS = 5
 SECONDS = 300
 SLOWER = 1.10
-"""How much longer a loop may take than with the first of the Pythons, whose stable ABI the wheel is built for."""
+"""Maximum ratio of a loop's time to that with the first of the Pythons, for whose stable ABI the wheel is built."""
 
 Reported = Mapping[str, Any]
 

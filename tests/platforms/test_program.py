@@ -67,7 +67,7 @@ def test_a_worker_that_is_not_from_the_archive_is_reported(tmp_path: Path) -> No
 
 @pytest.mark.covers("COM22")
 def test_pip_does_not_take_this_tree_for_an_installed_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It finds the egg-info of this tree in a PYTHONPATH, and then installs no wheel."""
+    """pip finds the egg-info of this tree in a PYTHONPATH, and then installs no wheel."""
     monkeypatch.setenv("PYTHONPATH", str(environments.ROOT))
     reported = tmp_path / "reported"
     program = f"import os, pathlib; pathlib.Path({str(reported)!r}).write_text(str('PYTHONPATH' in os.environ))"

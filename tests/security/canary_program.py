@@ -202,7 +202,7 @@ def keep_what_the_ui_says(spark: SparkSession, home: Path) -> None:
 
 
 def keep_command_lines(home: Path) -> None:
-    """Of this process and all that it has started: the JVM, and Spark's workers."""
+    """Write the command lines of this process and all that it has started: the JVM, and Spark's workers."""
     parents = {process.name: _parent(process) for process in Path("/proc").glob("[0-9]*")}
     ours = {str(os.getpid())}
     while more := {child for child, parent in parents.items() if parent in ours} - ours:

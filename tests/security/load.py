@@ -34,7 +34,7 @@ class Load:
         send_all([self], happened)
 
     def flush(self) -> None:
-        """Until all is acknowledged. Raises what the producer raises."""
+        """Wait until all is acknowledged. Raises what the producer raises."""
         self._producer.flush()
 
 

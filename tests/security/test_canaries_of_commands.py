@@ -46,7 +46,7 @@ class Commands:
         self.broker = ChildProcess(command, home / "broker.txt", self.environment)
 
     def settings(self, password: str) -> dict[str, str]:
-        """How to connect."""
+        """Return the settings of a client."""
         return {
             "bootstrap.servers": self.address,
             "security.protocol": "SASL_SSL",

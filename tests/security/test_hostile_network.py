@@ -90,7 +90,7 @@ class Eavesdropper:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Return its address."""
         host, port = self._listener.getsockname()
         return f"{host}:{port}"
 

@@ -26,7 +26,7 @@ class Way:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def address(self, secured: SecuredKafka) -> str:
-        """Where to connect to."""
+        """Return the address of its listener."""
         return secured.address(self.listener)
 
     def options(self, secured: SecuredKafka) -> dict[str, str]:

@@ -32,7 +32,7 @@ class Watched:
 
     @property
     def computed(self) -> bool:
-        """Whether any task has run."""
+        """Return whether any task has run."""
         return self._trace.exists()
 
 
@@ -86,7 +86,7 @@ OF_UNIT_TESTS = (
     "kafka.batch.size must be",
     "kafka.acks must be",
 )
-"""How errors begin that tests of config, network and partitioner see, too."""
+"""Beginnings of errors that the tests of config, network and partitioner check, too."""
 
 
 def twin_of_unit_test(message: str) -> bool:
@@ -157,7 +157,7 @@ def test_overwrite(watched: Watched, embedded_broker: Broker, topic: str) -> Non
 
 @pytest.mark.parametrize("mode", ["error", "ignore"])
 def test_spark_refuses_other_modes(watched: Watched, embedded_broker: Broker, topic: str, mode: str) -> None:
-    """Also the mode of a plain save(); not ours to change, so the documentation always says mode("append")."""
+    """That is the mode of a plain save() too; Spark's default, so the documentation always says mode("append")."""
     embedded_broker.create_topic(topic, 1)
     assert "UNSUPPORTED_DATA_SOURCE_SAVE_MODE" in refusal(watched.frame, sink_options(embedded_broker, topic), mode)
     assert not watched.computed

@@ -1,4 +1,4 @@
-"""How Spark finds the data source: installed, registered by hand, and over Spark Connect."""
+"""Spark finds the data source: installed, registered by hand, and over Spark Connect."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> FileStream:
 
 
 def committed(broker: Broker, topic: str) -> Counter[int]:
-    """How often a reader of committed records sees each number."""
+    """Return the count of each number in committed records."""
     found = read_topic(broker.bootstrap_servers, topic, client="confluent", isolation="read_committed")
     return Counter(int(row.value or b"") for row in found)
 
@@ -310,7 +310,7 @@ def halves(stream: FileStream, broker: Broker, topic: str, fails: str = "") -> N
 def test_a_function_with_two_numbers_a_batch_starts_again_wherever_it_has_stopped(
     embedded_broker: Broker, topic: str, stream: FileStream
 ) -> None:
-    """Its first write has a lower number than the last that is done; Spark's number of the micro-batch says that it is done."""
+    """The first write has a lower number than the last completed one; Spark's number of the micro-batch says that it is done."""
     embedded_broker.create_topic(topic, 1)
     stream.put("0.json", rows(0))
     for fails in ("first", "second", "second"):
@@ -361,7 +361,7 @@ def failure(frame: DataFrame, broker: Broker, topic: str, options: dict[str, obj
 
 
 def test_an_error_of_begin_has_a_short_traceback(spark: SparkSession, kafka_4: KafkaCluster, topic: str) -> None:
-    """It is raised while Spark pickles the writer."""
+    """The error is raised while Spark pickles the writer."""
     kafka_4.create_topic(topic, 1)
     kafka_4.create_topic(f"{topic}-commits", 1, config={"retention.ms": "604800000"})
     options: dict[str, object] = {"exactlyOnceId": topic, "exactlyOnceControlTopic": f"{topic}-commits"}

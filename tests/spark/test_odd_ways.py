@@ -32,7 +32,7 @@ ROWS = 40
 
 
 def seen(broker: Broker, topic: str) -> Counter[int]:
-    """How often a reader of committed records sees each number; nothing may be open."""
+    """Return the count of each number in committed records; no transaction may be open."""
     assert [name for name in open_transactions(broker) if topic in name] == []
     assert held_back(broker, topic) == {}
     found = read_topic(broker.bootstrap_servers, topic, client="confluent", isolation="read_committed")

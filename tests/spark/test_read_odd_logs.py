@@ -217,7 +217,7 @@ def test_a_compacted_log_with_transactions_tombstones_and_empty_batches(
 
 ROWS, KEPT = 20_000, 18_000
 SMALL_BATCHES = {"spark.sql.execution.arrow.maxRecordsPerBatch": "100"}
-"""So that the first rows come to a function while most are still in the log."""
+"""Options with which the first rows reach a function while most are still in the log."""
 
 
 def taken_in_mid_read(frame: DataFrame, servers: str, topic: str) -> list[int]:

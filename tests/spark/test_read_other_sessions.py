@@ -153,7 +153,7 @@ def test_a_task_that_is_tried_again_reads_each_row_once(filled: dict[str, str], 
 @pytest.mark.covers("RD9", "RD16")
 @pytest.mark.parametrize("how", ["waits", "dies"])
 def test_speculation_reads_each_row_once(filled: dict[str, str], tmp_path: Path, how: str) -> None:
-    """On a cluster of Spark's own with two executors, where both attempts of a task run at once."""
+    """Run on a cluster of Spark's own with two executors, where both attempts of a task run at once."""
     home = tmp_path / "home"
     home.mkdir()
     with standalone(tmp_path) as master:

@@ -52,7 +52,7 @@ def test_write_to_a_table(spark: SparkSession, broker: Broker, topic: str, table
 def test_tables_can_be_written_from_any_thread(
     spark: SparkSession, embedded_broker: Broker, topic: str, table: str
 ) -> None:
-    """Where save() cannot: there Spark finds no Python data source of any name."""
+    """A table works where save() cannot: there Spark finds no Python data source of any name."""
     embedded_broker.create_topic(topic, 1)
     frame = spark.createDataFrame([("k1", b"v1")], "key string, value binary")
     with ThreadPoolExecutor(1) as pool:

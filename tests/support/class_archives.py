@@ -51,7 +51,7 @@ assert gateway.proc.wait(120) == 0
 
 
 def archive_of(jars: Path, folder: Path) -> Path:
-    """Where the archive of a folder of jars lies in `folder`, whether it is there or not.
+    """Return the path of the archive of a folder of jars in `folder`, whether it exists or not.
 
     Its name changes with the jars and with Java, since a JVM wants the very files that were there when it was made.
     """

@@ -46,7 +46,7 @@ class DiskScript:
 
     @property
     def kept_bytes(self) -> int:
-        """How many bytes arrive of the write that just failed, in this thread."""
+        """Bytes of the failed write that reach the disk, in this thread."""
         return getattr(self._kept, "size", 0)
 
     def fail(
@@ -59,21 +59,21 @@ class DiskScript:
         after: int = 0,
         kept: int = 0,
     ) -> None:
-        """Have the next calls fail: `times` of them, None for all, once `after` of them have passed."""
+        """Make the next calls fail: `times` of them, None for all, once `after` of them have passed."""
         self._failures.append((name, pattern, Failure(times, code, after, kept)))
 
     def heal(self) -> None:
-        """Have no call fail any more."""
+        """Make no call fail any more."""
         with self._changed:
             self._failures.clear()
 
     def delay(self, name: str, seconds: float, pattern: str = "*") -> None:
-        """Have all these calls take so long."""
+        """Make all these calls take this many seconds."""
         self._delays.append((name, pattern, seconds))
 
     @contextmanager
     def blocked(self, name: str, pattern: str = "*") -> Iterator[None]:
-        """Have these calls wait until the end of the `with` block."""
+        """Make these calls wait until the end of the `with` block."""
         self.block(name, pattern)
         try:
             yield
@@ -81,7 +81,7 @@ class DiskScript:
             self.release(name, pattern)
 
     def block(self, name: str, pattern: str = "*") -> None:
-        """Have these calls wait until `release`."""
+        """Make these calls wait until `release`."""
         with self._changed:
             self._blocked.append((name, pattern))
 
@@ -92,11 +92,11 @@ class DiskScript:
             self._changed.notify_all()
 
     def count(self, name: str, pattern: str = "*") -> int:
-        """How many of these calls came, those included that wait or have failed."""
+        """Return the number of these calls, including those that wait or have failed."""
         return len(self.matching(name, pattern))
 
     def matching(self, name: str, pattern: str = "*") -> list[Call]:
-        """These calls, in order."""
+        """Return these calls, in order."""
         with self._changed:
             return [call for call in self.calls if matches(call, name, pattern)]
 

@@ -1,4 +1,4 @@
-"""Which tests run in one process, in which order, and which clusters they use.
+"""The groups of tests that run in one process, their order, and the clusters that they use.
 
 Tests that use the same dear fixture stay together when a run has several processes. Owns: the groups, and their order. Must not
 know: how the fixtures are made.
@@ -30,7 +30,7 @@ TOGETHER: dict[str, set[str]] = {
 to start and works until the run ends, a session takes a minute of work to get fast, and the package half a minute to compile.
 The groups are the longest of all, and begin first, in this order."""
 CLAIMS = ("secured", "dear", "built", "proxied", "kafka")
-"""Which group gets a test that uses something of several. Tests of a secured Kafka have another session of Spark, so that the one
+"""The group of a test that uses clusters of several. Tests of a secured Kafka have another session of Spark, so that the
 process with all others does not take longest."""
 
 
@@ -79,7 +79,7 @@ def group_of(item: pytest.Item, names: set[str]) -> str | None:
 
 
 def place_in_run(item: pytest.Item) -> int:
-    """So that no process has work left when the others have none."""
+    """Order groups so that no process has work left when the others have none."""
     group, order = given_group(item), list(TOGETHER)
     if group in order:
         return order.index(group)

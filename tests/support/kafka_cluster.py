@@ -155,7 +155,7 @@ class KafkaCluster:
         return self._client().list_topics(topic, timeout=TOPIC_SECONDS).topics[topic].partitions
 
     def wait_until_in_sync(self, topic: str) -> None:
-        """Until every replica of a topic has what its leader has."""
+        """Wait until every replica of a topic has what its leader has."""
 
         def in_sync() -> bool:
             return all(len(found.isrs) == len(found.replicas) for found in self.partitions(topic).values())

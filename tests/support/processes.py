@@ -59,7 +59,7 @@ class ChildProcess:
         return self._process.poll()
 
     def has_ended(self) -> bool:
-        """Whether the process runs no longer."""
+        """Return whether the process runs no longer."""
         return self.exit_code is not None
 
     def wait(self, timeout: float) -> int:

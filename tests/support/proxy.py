@@ -31,14 +31,14 @@ _MAX_FRAME = 256 * 1024 * 1024
 
 
 class Direction(enum.Enum):
-    """Which way bytes go."""
+    """The direction of bytes."""
 
     TO_BROKER = "to broker"
     TO_CLIENT = "to client"
 
 
 class Cut(enum.Enum):
-    """How a connection ends."""
+    """The way in which a connection ends."""
 
     RESET = "RST"
     CLOSE = "FIN"
@@ -191,7 +191,7 @@ class FaultProxy:
         self._wait_for(lambda: len(self._connections) == count, timeout, f"{count} open connections")
 
     def wait_for_received(self, direction: Direction, count: int, timeout: float = 30.0) -> None:
-        """Until `count` bytes came in one direction, passed on or not."""
+        """Wait until `count` bytes came in one direction, passed on or not."""
         self._wait_for(lambda: self.received[direction] == count, timeout, f"{count} bytes {direction}")
 
     def _wait_for(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
@@ -340,7 +340,7 @@ class _Connection:
         return True
 
     def _is_dropped(self, frame: bytes, direction: Direction) -> bool:
-        """Whether this is a response that is to be forgotten."""
+        """Return whether this is a response that is to be forgotten."""
         if not self._dropped_correlations or direction is Direction.TO_BROKER:
             return False
         (correlation,) = _LENGTH.unpack_from(frame, 4)
@@ -349,7 +349,7 @@ class _Connection:
         return found
 
     def _aimed_fault(self, frame: bytes, direction: Direction) -> Cut | None:
-        """How to cut instead of forwarding this frame, if at all; counts requests."""
+        """Return how to cut the connection instead of forwarding this frame, or None; counts requests."""
         if len(frame) < 12:
             return None
         if direction is Direction.TO_CLIENT:

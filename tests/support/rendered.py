@@ -16,7 +16,7 @@ pc: Any = pyarrow.compute
 """Any, because the stubs do not know all types."""
 
 PARQUET, ARROW = "parquet", "arrow"
-"""How Spark gets a column in the type that it is to have."""
+"""The expression by which Spark gives a column its type."""
 
 _DAY = 86_400_000_000
 _NAN, _INFINITE = float("nan"), float("inf")

@@ -67,5 +67,5 @@ def pieces(text: str, size: int) -> set[str]:
 
 
 def shows(text: str, encoded: str) -> bool:
-    """Whether `text` shows six characters in a row of what a coding made of a secret; the user's name is no secret."""
+    """Return whether `text` shows six characters in a row of what a coding made of a secret; the user's name is no secret."""
     return bool(pieces(encoded.removeprefix(r"b'\x00ann"), 6) & pieces(text, 6))

@@ -120,7 +120,7 @@ class SecuredKafka(KafkaCluster):
         self._folder.cleanup()
 
     def address(self, listener: str) -> str:
-        """Where clients find a listener; CLIENT is the one without security."""
+        """Return a listener's address for clients; CLIENT is the one without security."""
         if listener == "CLIENT":
             return self.bootstrap_servers
         if listener in self.proxies:
@@ -169,7 +169,7 @@ class SecuredKafka(KafkaCluster):
         return bool(self._client().describe_acls(_filter(right)).result(TOPIC_SECONDS))
 
     def rotate(self, listener: str) -> None:
-        """Have the broker read the certificate of a listener again."""
+        """Make the broker read the certificate of a listener again."""
         certificate = self.file(f"{LISTENERS[listener].certificate}.pem")
         entry = ConfigEntry(
             f"listener.name.{listener.lower()}.ssl.keystore.location",

@@ -155,7 +155,7 @@ class SimulatedDisk:
             return bytes(inode.durable) if inode is not None else b""
 
     def put(self, path: Path, data: bytes) -> None:
-        """Have a file be there, on the disk, without a call."""
+        """Put a file on the disk, without a call."""
         with self._lock:
             directory = self._directory(path.parent)
             directory.names[path.name] = directory.durable[path.name] = Inode(data)
@@ -293,7 +293,7 @@ class SimulatedDisk:
             return bytes(self._named(self._directory(path.parent), path).current)
 
     def replace_file(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """By the calls above, so that a script can fail each of them, and a crash come between them."""
+        """Write by the calls above, so that a script can fail each of them, and a crash can come between them."""
         fresh = path.with_name(f"{path.name}.new")
         if fresh.name in self.names(path.parent):
             self.unlink(fresh)
@@ -316,7 +316,7 @@ class SimulatedDisk:
             return max(0, self.capacity - self._used())
 
     def is_at(self, file: int, path: Path) -> bool:
-        """Whether the file is still at `path`."""
+        """Return whether the file is still at `path`."""
         with self._lock:
             directory = self._directories.get(path.parent)
             return directory is not None and directory.names.get(path.name) is self._file(file).inode

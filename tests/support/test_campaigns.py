@@ -1,4 +1,4 @@
-"""Of a campaign every run has the first case, and those who ask have the others."""
+"""Every run has the first case of a campaign, and `make campaigns` the others."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SECONDS = 60.0
 
 
 class Limits(TypedDict, total=False):
-    """How long and how often `wait_until` looks."""
+    """The timeout and the pause of `wait_until`."""
 
     seconds: float
     pause: float

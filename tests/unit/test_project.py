@@ -43,7 +43,7 @@ def dependencies() -> set[str]:
 
 
 def everything_wanted() -> list[Requirement]:
-    """Of the package, its extras, its groups and its build."""
+    """All requirements of the package, its extras, its groups and its build."""
     lists = [PROJECT["project"]["dependencies"], PROJECT["build-system"]["requires"]]
     lists += PROJECT["project"]["optional-dependencies"].values()
     lists += PROJECT["dependency-groups"].values()

@@ -40,7 +40,7 @@ LEFT_OUT_OF_THE_ZIP = {"broker", "cli", "legacy_formats", "__main__.py"}
 
 
 def run_with(library: Path, cwd: Path) -> tuple[str, str]:
-    """Where the package was found with `library` in the path, and what it says of its kernel."""
+    """Return the package's path with `library` in the path, and the description of its kernel."""
     place, said = run(sys.executable, "-P", "-c", PROGRAM, cwd=cwd, PYTHONPATH=str(library)).splitlines()
     return place, said
 

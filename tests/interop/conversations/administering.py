@@ -16,7 +16,7 @@ from tests.interop.conversations.talk import Talk, error
 
 
 class DescribeGroups(NamedTuple):
-    """How a group stands, and its members in the order of their names.
+    """The state of a group, and its members in the order of their names.
 
     Assignments are compared for stable groups only: before, Kafka 4 returns the old ones, and Kafka 3.9 none.
     """

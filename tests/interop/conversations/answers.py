@@ -25,7 +25,7 @@ def title(scene: Scene, txn_version: TxnVersion) -> str:
 
 
 def file_of(version: str) -> Path:
-    """Where the answers of a Kafka lie."""
+    """Return the file of the answers of a Kafka."""
     return FOLDER / f"kafka-{version}.md"
 
 

@@ -22,7 +22,7 @@ class Difference(NamedTuple):
     reason: str
 
     def seen_in(self, line: Line) -> bool:
-        """Whether the request and the answer of a line are meant."""
+        """Return whether the request and the answer of a line are meant."""
         return bool(re.fullmatch(self.request, line.request) and re.search(self.theirs, line.answer))
 
 

@@ -90,7 +90,7 @@ class ListOffsets(NamedTuple):
 
 
 class DescribeTransactions(NamedTuple):
-    """How the transaction of an id stands."""
+    """The state of an id's transaction."""
 
     id: str = "x"
 

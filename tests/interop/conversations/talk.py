@@ -99,7 +99,7 @@ class Talk:
         return self._members.get(name, name)
 
     def is_member(self, name: str) -> bool:
-        """Whether a member id is called so."""
+        """Return whether a member id is called so."""
         return name in self._members
 
     def meet_member(self, name: str, member_id: str) -> None:
@@ -117,7 +117,7 @@ class Talk:
         return f"{name}-{self.place.suffix}" if name else ""
 
     def is_ours(self, name: str) -> bool:
-        """Whether a transactional id or group belongs to this conversation."""
+        """Return whether a transactional id or group belongs to this conversation."""
         return name.endswith(f"-{self.place.suffix}")
 
     def called(self, name: str) -> str:

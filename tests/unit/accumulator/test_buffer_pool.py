@@ -170,7 +170,7 @@ def test_the_oldest_request_gathers_every_byte_that_comes_back() -> None:
 
 
 def test_what_was_gathered_goes_to_the_next_when_a_kept_buffer_comes() -> None:
-    """Else an odd rest of the memory would cost a new buffer at every wait."""
+    """Otherwise an odd rest of the memory would cost a new buffer at every wait."""
     pool = pool_of(total=230)
     held = [pool.allocate(POOLABLE, 0) for _ in range(2)]
     head, second = blocked(pool, POOLABLE), blocked(pool, 30)

@@ -109,7 +109,7 @@ def test_close_wakes_everybody_and_refuses_newcomers_but_takes_buffers_back() ->
 
 
 def test_a_closed_pool_keeps_no_memory() -> None:
-    """Its producer may never be collected: workers freeze what their first task made."""
+    """A pool's producer may never be collected: workers freeze the objects of their first task."""
     pool = pool_of()
     kept, flying = pool.allocate(POOLABLE, 0), pool.allocate(POOLABLE, 0)
     pool.release(kept)

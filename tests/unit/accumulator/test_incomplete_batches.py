@@ -53,7 +53,7 @@ def test_a_producer_that_closes_takes_no_more_and_says_first_that_it_is_closed()
 
 
 def test_a_wait_for_memory_that_is_interrupted_as_it_begins_is_over() -> None:
-    """Else every batch would be worth sending, however few rows it has, until the producer is closed."""
+    """Otherwise every batch would be ready, however few rows it has, until the producer is closed."""
 
     def interrupted() -> None:
         raise KeyboardInterrupt

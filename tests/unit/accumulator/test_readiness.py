@@ -1,4 +1,4 @@
-"""Which batches are worth sending, when, in which order, and until when: an accumulator under a clock that stands."""
+"""Ready batches, their time, order and deadline: an accumulator with a clock that is stopped."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_put_back_keeps_the_order_of_creation() -> None:
 
 @pytest.mark.covers("SN15")
 def test_batches_sent_again_go_one_at_a_time() -> None:
-    """Also when the first one is in flight again while later ones still wait for their (failing) answers."""
+    """Holds also when the first one is in flight again while later ones still wait for their (failing) responses."""
     fakes = accumulator_fakes(linger=0)
     first, second, third = taken(fakes, b"1", b"2", b"3")
     fakes.put_back(first, backoff=0)

@@ -172,7 +172,7 @@ def test_a_wait_for_a_response_is_reported_too() -> None:
 def test_a_slow_name_look_up_does_not_hide_why_the_others_cannot_be_reached(
     refused: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes all the time there is; the refusal has come meanwhile. The look-up is the system's, so it is slow there."""
+    """The system's look-up of the name takes all the time, although the rejection has arrived meanwhile."""
     look_up = socket.getaddrinfo
 
     def slow(host: str, *more: Any, **options: Any) -> Any:

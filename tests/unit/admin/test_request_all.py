@@ -169,7 +169,7 @@ def test_metadata_is_requested_again_when_the_connection_breaks() -> None:
 
 
 def test_another_broker_is_asked_when_one_is_frozen() -> None:
-    """It took the connection and the request, and the whole step ended with it although there was time left."""
+    """The broker took the connection and the request, and the whole step ended with it although there was time left."""
 
     asked = threading.Event()
 

@@ -95,7 +95,7 @@ class CompactionHarness:
         return self.partition.write_marker(producer, epoch, commit, 0, now_ms=self.now_ms)
 
     def compact(self) -> None:
-        """Have everything be settled that can be, and compact."""
+        """Settle all batches that can be settled, and compact."""
         storage = self.store._storage
         if isinstance(storage, TieredStorage):
             storage.engine.flusher.flush_now()

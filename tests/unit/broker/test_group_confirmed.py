@@ -24,7 +24,7 @@ __all__ = ["ca", "files", "users"]
 
 
 class GroupStorage(MemoryStorage):
-    """Its thread confirms batches of a log in groups of exactly `size`, as they are there."""
+    """An engine whose thread confirms batches of a log in groups of exactly `size`."""
 
     def __init__(self, path: Path, settings: BrokerSettings, size: int) -> None:
         super().__init__(path, settings, confirms_at_once=False)

@@ -215,7 +215,7 @@ with LocalBroker() as broker:
 
 
 def test_a_forked_child_leaves_the_broker_and_its_data_alone(tmp_path: Path) -> None:
-    """It closes the broker, and then ends as Python does: both removed the directory of the parent."""
+    """The child closes the broker, and then ends as Python does: both removed the directory of the parent."""
     done = subprocess.run(
         [sys.executable, "-c", FORKED],
         env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=DEADLINE, capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""How other threads wake the broker's: once for all that they leave for it until it looks."""
+"""Other threads wake the broker's thread: once for all their work until it looks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServerHarness:
         return self.storage
 
     def wakes(self) -> int:
-        """How many system calls have woken it for its next turn."""
+        """Return the number of system calls that have woken it for its next turn."""
         return len(self.server._wake_receiver.recv(4096, socket.MSG_PEEK))
 
 

@@ -203,7 +203,7 @@ def open_files() -> int:
 
 
 def test_partitions_take_no_descriptors(tmp_path: Path) -> None:
-    """Those who watch sockets by `select` in the same process, py4j among them, can use the first 1,024 only."""
+    """Programs that watch sockets by `select` in the same process, py4j among them, can use the first 1,024 only."""
     store = open_store(tmp_path)
     before = open_files()
     store.create("t", 50)

@@ -55,7 +55,7 @@ class Model:
             transaction.marker, transaction.commits = marker, commit
 
     def stable(self, high_watermark: int) -> int:
-        """Where reading must end: before everything whose outcome is not known for good."""
+        """Return the last stable offset: no record after it has a final outcome yet."""
         doubtful = (each.first for each in self.all if each.marker is None or each.marker >= high_watermark)
         return min([high_watermark, *doubtful])
 
@@ -123,7 +123,7 @@ class History:
         self.model.ended(who, marker, commit=commit)
 
     def seen(self) -> tuple[int, list[tuple[int, bytes | None]], dict[int, int]]:
-        """Where committed reading ends, what it sees, and where the open transactions begin."""
+        """Return the end of committed reading, its records, and the starts of the open transactions."""
         starts = {each.producer_id: each.transaction_start for each in self.partition.active_producers()}
         rows = list(read_committed(self.partition, self.rng))
         return self.partition.last_stable_offset, rows, {who: start for who, start in starts.items() if start >= 0}

@@ -272,7 +272,7 @@ def test_tail_says_what_an_open_transaction_holds_back(
 
 @pytest.mark.usefixtures("short_timeouts")
 def test_txn_says_for_whom_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a broker that cannot be connected to, and of one that does not answer."""
+    """One broker refuses connections, and one does not answer."""
     with ScriptedServer(Peer.wait_for_close) as silent:
         for port in (silent.port, free_ports(1)[0]):
             servers = f"127.0.0.1:{port}"
@@ -349,7 +349,7 @@ def test_tail_does_not_make_topics(
 def test_tail_waits_for_a_topic_and_prints_it_from_its_first_record_on(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it begins at the end: of a topic that did not exist, every record came after the command."""
+    """Holds also for a tail that begins at the end: in a topic that did not exist, every record came after the command."""
     message: list[str] = []
 
     def write_meanwhile(text: str) -> None:

@@ -1,4 +1,4 @@
-"""From arguments to the settings of connections, as commands and jobs make them."""
+"""Arguments become the settings of connections, as commands and jobs make them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.fakes.fake_clock import FakeClock
 
 
 class ScriptedOffsets:
-    """Where readers of committed records stand in each partition, and where the logs end."""
+    """Last stable offsets and ends of the logs, by partition."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stable: dict[int, int] = {}

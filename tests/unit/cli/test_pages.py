@@ -1,4 +1,4 @@
-"""Where help says that the pages of the documentation are."""
+"""The address of the documentation in help texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where reading begins and ends, in the answers of a client that a test scripts."""
+"""Start and end of reading, in the responses of a client that a test scripts."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def end(client: RawClient, transactional_id: str, holder: tuple[int, int], *, co
 
 
 def ends(client: RawClient, isolation: int) -> list[int]:
-    """Where reading ends in each partition."""
+    """Return the end of reading in each partition."""
     wanted = tuple(messages.ListOffsetsPartition(index, timestamp=-1) for index in range(PARTITIONS))
     topics = (messages.ListOffsetsTopic("t", wanted),)
     answer = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(-1, isolation, topics))

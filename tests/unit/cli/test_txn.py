@@ -81,7 +81,7 @@ def committed(sink: SinkSettings) -> WriteHandle:
 
 
 def test_a_sink_whose_first_write_is_open_is_listed_and_described(sink: SinkSettings, tasks: Tasks, txn: Txn) -> None:
-    """It was not listed, as though nothing held readers back."""
+    """It was missing from the list, as if no transaction held readers back."""
     left = tasks.fill(0, driver.begin(sink).transaction_version, {(TOPIC, 0): ["never"]})
     assert txn("list") == (0, f"{SINK}  {NO_BATCH}  open: 1\n    {left.transactional_id}\n")
     code, shown = txn("describe", SINK)
@@ -129,7 +129,7 @@ def test_the_drivers_own_transaction_is_one_of_its_sink(broker: LocalBroker, txn
     ],
 )
 def test_a_missing_control_topic_is_reported_at_once(txn: Txn, action: list[str]) -> None:
-    """It took seven seconds, after which the message advised to start a broker."""
+    """The error took seven seconds, and then advised to start a broker."""
     began = time.monotonic()
     code, shown = txn(*action)
     assert time.monotonic() - began < 4

@@ -232,7 +232,7 @@ def test_a_row_that_the_producer_refuses_is_named_by_its_file(
     cell: str,
     message: str,
 ) -> None:
-    """It counts the rows of a task from 0; people count those of a file, from 1."""
+    """The producer counts the rows of a task from 0; users count those of a file, from 1."""
     embedded_broker.create_topic(topic, 1)
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_bytes(b"n,c\n" + b"1,0\n" * 5)

@@ -57,7 +57,7 @@ GROWS = re.compile(
     r"2(\.0)? ?\*\* ?(min\(|attempt|failure|retr|number|round)"
     r"|min\(2 ?\* ?(pause|delay|wait|backoff)|(pause|delay|wait|backoff) \*= "
 )
-"""How a pause that doubles is written."""
+"""The code of an exponential back-off."""
 
 
 @pytest.mark.covers("EB")

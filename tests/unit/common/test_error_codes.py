@@ -53,7 +53,7 @@ FATAL = {31, 53, 90, 35, 49}
 
 
 def test_the_actions_are_those_of_kafkas_producer() -> None:
-    """By Kafka's class `Errors`."""
+    """Codes of Kafka's class `Errors`."""
     for code in RETRY_AND_REFRESH:
         assert Code(code).action == Action.RETRY | Action.REFRESH_METADATA, code
     for code in RETRY:

@@ -1,4 +1,4 @@
-"""Which options dead letters need, and which contradict each other. Ids: COM4."""
+"""Options that dead letters need, and those that contradict each other. Ids: COM4."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_any_text_is_read_or_refused_with_our_error(text: str) -> None:
 
 
 def tried(text: str) -> bool:
-    """Whether a text is taken; what is refused is refused with our error, whose words do not depend on the text's."""
+    """Return whether a text is taken; what is refused is refused with our error, whose words do not depend on the text's."""
     try:
         outcome: JaasEntry | str = parse_jaas(Secret(text))
     except ConfigError as refused:

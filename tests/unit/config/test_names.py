@@ -137,5 +137,5 @@ def test_every_option_of_kafka_is_known(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOURCE_OPTIONS)
 def test_every_option_of_sparks_source_is_known(name: str) -> None:
-    """They come along when the options of a read are copied."""
+    """These options come along when the options of a read are copied."""
     refused(SERVERS | {name: "1"}, f"{name!r} is not supported: it is for reads. Leave it out of writes")

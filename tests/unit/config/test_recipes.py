@@ -218,7 +218,7 @@ RECIPES: dict[str, tuple[dict[str, str], SecuritySettings]] = {
 
 
 def configured(options: dict[str, str]) -> ProducerConfig:
-    """By `Producer`, with which the data source must agree."""
+    """Return the options as `Producer` parses them, with which the data source must agree."""
     given = {"bootstrap.servers": "one.example.org:9093"} | options
     config = producer_config(given)
     prefixed = {name if name == "profile" else data_source_name(name).title(): value for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""Where references to secrets may stand. Ids (tests/ids.md): SEC."""
+"""Options in which references to secrets are allowed. Ids (tests/ids.md): SEC."""
 
 from __future__ import annotations
 

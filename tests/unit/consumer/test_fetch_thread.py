@@ -56,7 +56,7 @@ def broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def settings(broker: LocalBroker) -> Iterator[FetchSettings]:
-    """Of a reader with a small bound."""
+    """Options of a reader with a small bound."""
     CONNECTIONS.clear()
     servers = tuple(parse_bootstrap_servers(broker.bootstrap_servers))
     yield FetchSettings(ConnectionSettings(servers), max_bytes=200_000, partition_bytes=50_000)
@@ -158,7 +158,7 @@ def test_an_interrupt_before_the_thread_starts_closes_the_connections(
 def test_connections_of_a_failed_read_are_not_used_again(
     settings: FetchSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have ended between two steps: leaders are known, but their brokers are not among the nodes of the client."""
+    """The thread may have ended between two steps: leaders are known, but their brokers are not among the nodes of the client."""
 
     def refuse(*_: object) -> None:
         raise BrokerError("one of the topics is refused", code=Code.TOPIC_AUTHORIZATION_FAILED)

@@ -138,7 +138,7 @@ CREATED_AGAIN = "offsets 5 to 29 are lost, because the topic was deleted and cre
 @pytest.mark.parametrize("fail", [True, False])
 @pytest.mark.parametrize("code", [UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID])
 def test_a_topic_that_was_created_again_is_a_loss(fail: bool, code: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Its brokers refuse the id that the reader knows, and Metadata has another one: its records are not of the range."""
+    """The brokers reject the id that the reader knows, and Metadata has another one: its records are not of the range."""
     harness = FetcherHarness(of(0, 5, 30), fail_on_data_loss=fail)
     harness.fetched(harness.next_fetch(), row(0, error=code))
     harness.topic_id = b"b" * 16

@@ -127,7 +127,7 @@ def test_records_of_a_topic_that_was_created_again_are_not_taken_for_those_of_th
 
 @pytest.mark.covers("RD8")
 def test_brokers_before_3_1_are_asked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They have ids of topics from 2.8 on, but no Fetch by id."""
+    """Brokers from 2.8 on have ids of topics, but no Fetch by id."""
     newest = cluster.newest_version
     monkeypatch.setattr(
         cluster, "newest_version", lambda api, level: 12 if api.key == FETCH.key else newest(api, level)

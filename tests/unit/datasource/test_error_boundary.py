@@ -1,4 +1,4 @@
-"""How little of our own code Spark's users see before the sentence that helps them; called as Spark's processes call it."""
+"""The traceback of Spark's users shows little of our code before the message; called as Spark's processes call it."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_a_frame_without_an_infile_fails_no_task(reported: list[int]) -> None:
 
 
 def test_a_worker_without_the_daemon_is_left_alone(jvm: socket.socket, reported: list[int]) -> None:
-    """Its one file, for both directions, knows no descriptor."""
+    """The one file of both directions has no descriptor."""
     with connection(jvm) as (near, _), near.makefile("rwb") as both:
         assert not spark_main("pyspark.worker")(both, both)
     assert reported == []

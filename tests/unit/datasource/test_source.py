@@ -121,7 +121,7 @@ def test_a_topic_that_no_broker_knows_ends_the_check_early_and_the_one_that_was_
 
 @pytest.mark.covers("COM3")
 def test_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broker: LocalBroker) -> None:
-    """Whether or not brokers create topics by themselves."""
+    """Holds whether or not brokers create topics automatically."""
     config = producer_config({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 1000})
     with pytest.raises(TopicNotFound) as raised:
         cluster_check.check_cluster(config, None, dead_letters="no-dead")
@@ -137,7 +137,7 @@ def test_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broke
 
 @pytest.mark.covers("COM8")
 def test_each_write_with_dead_letters_has_a_name_of_its_own(broker: LocalBroker) -> None:
-    """It travels with the writer, so it is equal in all tasks; a write without dead letters needs none."""
+    """The id travels with the writer, so it is equal in all tasks; a write without dead letters needs none."""
     broker.create_topic("known.dead")
     source = source_to(broker.bootstrap_servers, deadLetterTopic="known.dead")
     writers = [source.writer(VALUE, False), source.writer(VALUE, False), source.streamWriter(VALUE, False)]
@@ -291,7 +291,7 @@ def test_no_password_in_a_message() -> None:
 
 @pytest.mark.covers("COM13")
 def test_what_travels_to_tasks_has_neither_the_registry_nor_its_password(broker: LocalBroker) -> None:
-    """So no task can ask it. One question serves the writers of a minute, of batches and of streams."""
+    """The driver asks, so no task has to. One request serves the writers of a minute, of batches and of streams."""
     schema = StructType([StructField("value", StructType([StructField("id", LongType(), False)]), False)])
     options: dict[str, Any] = {"valueFormat": "avro", "basic.auth.user.info": "ann:k4n4rie"}
     with Played() as registry:

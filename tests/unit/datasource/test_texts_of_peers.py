@@ -144,7 +144,7 @@ def test_a_log_shows_no_text_of_a_peer_as_it_is(caplog: pytest.LogCaptureFixture
 
 
 def test_each_logger_of_the_package_escapes() -> None:
-    """But for the one whose lines are JSON: `pyproducer.commit`."""
+    """All loggers but the one whose lines are JSON: `pyproducer.commit`."""
     package = Path(spark_producer.__file__).parent
     plain = [path for path in package.rglob("*.py") if "logging.getLogger(" in path.read_text(encoding="utf-8")]
     assert sorted(str(path.relative_to(package)) for path in plain) == [

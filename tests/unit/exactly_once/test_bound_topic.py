@@ -154,7 +154,7 @@ def test_what_was_decided_and_is_not_done_is_not_begun_with_a_lost_topic(world: 
 
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_sink_that_never_committed_is_not_refused(world: World, times: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Its first BEGIN died, or its first batches failed: with the same topic or with another one."""
+    """The first BEGIN died, or the first batches failed: with the same topic or with another one."""
     for _ in range(times):
         world.handle = driver.begin(world.sink)
         world.die_before_the_commit(0, batch(*ZERO, "a"))
@@ -188,7 +188,7 @@ def test_a_record_outlives_the_memory_of_the_coordinator(world: World) -> None:
 
 
 def test_a_sink_of_an_earlier_version_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its fences have noted nothing."""
+    """Fences of such a sink have no note."""
     with monkeypatch.context() as old:
         old.setattr(fencing, "timeout_ms", lambda *_: 60_000)
         world.commit(0, batch(*ZERO, "a"))

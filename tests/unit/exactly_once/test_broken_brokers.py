@@ -41,13 +41,13 @@ def client() -> ScriptedClient:
 
 
 def all_open(*names: str) -> messages.DescribeTransactionsResponse:
-    """These transactions are open, whatever was asked."""
+    """Return these transactions as open, whatever was requested."""
     rows = (messages.DescribedTransaction(0, each, "Ongoing", 60_000, 0, 5, 1) for each in names)
     return messages.DescribeTransactionsResponse(0, tuple(rows))
 
 
 def test_transactions_that_were_not_requested_are_not_orphans(client: ScriptedClient) -> None:
-    """They would be aborted."""
+    """These transactions would be aborted."""
     listed = tuple(messages.ListedTransaction(each, 5, "Ongoing") for each in (OWN, NEIGHBOUR, "payments"))
     client.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse(transaction_states=listed))
     client.answers(DESCRIBE_TRANSACTIONS, all_open(NEIGHBOUR, OWN, "payments", control_id("orders")))

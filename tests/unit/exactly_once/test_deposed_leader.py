@@ -119,7 +119,7 @@ def test_a_coordinator_without_a_response_is_fenced_again() -> None:
 
 
 def test_who_has_read_further_takes_a_shorter_log_for_that_of_a_deposed_leader() -> None:
-    """It took the topic for a recreated one, and went back to an older record."""
+    """The driver took the topic for a recreated one, and went back to an older record."""
     client = CutOff()
     client.commit(1)
     cluster = cluster_of(client)

@@ -81,7 +81,7 @@ def test_missing_rows_of_a_decided_write_are_reported(world: World) -> None:
 
 
 def test_only_a_topic_that_exists_shows_that_rows_are_gone(world: World) -> None:
-    """Of a topic that is deleted nothing is known, as before."""
+    """A deleted topic is unknown, as before."""
     deadline = world.tasks.client.deadline()
     for partitions, outcome in ((1, TransactionOutcome.MIXED), (0, TransactionOutcome.UNKNOWN)):
         make_smaller(world, partitions)
@@ -91,7 +91,7 @@ def test_only_a_topic_that_exists_shows_that_rows_are_gone(world: World) -> None
 
 
 def test_a_partition_without_a_leader_is_waited_for_as_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named by the brokers, so it exists."""
+    """Brokers name the topic, so it exists."""
     asked, clock = world.tasks.brokers, RunningClock()
     metadata, answers = asked.client.metadata, iter(range(3))
 

@@ -36,7 +36,7 @@ NOW: Mapping[tuple[int, str, int], Flights] = {
     (EXPLICIT, "B", 4): Flights(3, 12),
     (IMPLICIT, "B", 4): Flights(3, 10),
 }
-"""By transaction.version, path and number of tasks. Put a lower number in its place when a change has saved a flight."""
+"""Flights by transaction.version, path and number of tasks. Enter the lower number when a change has saved a flight."""
 
 
 class Process:
@@ -45,7 +45,7 @@ class Process:
     def __init__(self) -> None:
         self._open: list[tuple[SinkSettings, CommandExecutor]] = []
         self.flights = 0
-        """Those of the last call."""
+        """The flights of the last call."""
 
     @contextmanager
     def running(self, patch: pytest.MonkeyPatch) -> Iterator[None]:

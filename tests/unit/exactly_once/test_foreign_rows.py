@@ -44,7 +44,7 @@ def write_rows(
 @pytest.mark.parametrize("large", [False, True], ids=["inline", "a transaction"])
 @pytest.mark.parametrize("topic", ["the sink's", "the default"])
 def test_no_commit_takes_rows_for_a_control_topic(world: World, large: bool, topic: str) -> None:
-    """They were dropped and counted on path A, and moved another sink's last batch on path B."""
+    """Such rows were dropped and counted on path A, and moved another sink's last batch on path B."""
     if topic == "the default":
         world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
         world.handle = driver.begin(world.sink)

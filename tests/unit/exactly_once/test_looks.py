@@ -52,7 +52,7 @@ def client() -> ScriptedClient:
 
 
 def looks_show(client: ScriptedClient, *starts: dict[TopicPartition, int]) -> None:
-    """Where the transaction begins by each look at the leaders until its end: two requests, one to each leader."""
+    """The start of the transaction by each look at the leaders until its end: two requests, one to each leader."""
     left = [each for one in starts for each in (one, one)]
 
     def answer(body: Any) -> Any:

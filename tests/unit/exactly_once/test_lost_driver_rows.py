@@ -135,7 +135,7 @@ def test_a_marker_after_a_foreign_open_transaction_is_found(world: World) -> Non
 
 @pytest.mark.parametrize("who", ["the next driver", "the same driver"])
 def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(world: World, who: str) -> None:
-    """It can be read, so the tasks that it names are committed: while people are called they would time out."""
+    """The control record can be read, so its tasks are committed: while people are called they would time out."""
     task = world.fill(1, (1, "a"))
     world.lose(control_id(SINK), ZERO)
     if who == "the next driver":

@@ -100,7 +100,7 @@ def test_a_decision_is_carried_out_though_a_dead_task_hides_its_rows(world: Worl
 def test_another_control_topic_does_not_name_what_was_committed(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So it looks as if it were a dead task's; but its coordinator has committed this very transaction."""
+    """It looks like a dead task's transaction; but its coordinator has committed it."""
     driver.begin(world.sink._replace(name="else", control_topic=OTHER_TOPIC))
     task = world.fill(0, (0, "a"), (1, "b"))
     world.lose(task)

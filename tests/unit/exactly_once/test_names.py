@@ -17,7 +17,7 @@ def test_ids_are_readable() -> None:
 
 @pytest.mark.parametrize("sink", ["orders", "orders.eu", "orders.0", f"orders.{WORKER}", "-", "a.b-c_d.E"])
 def test_an_id_belongs_to_one_sink_alone(sink: str) -> None:
-    """Else the one sink would abort the other's transactions as left over."""
+    """Otherwise the one sink would abort the other's transactions as left over."""
     mine = task_id(sink, WORKER, 12)
     assert is_task_of(sink, mine)
     others = ["orders", "orders.eu", "orders.0", f"orders.{WORKER}", "-", "a", "a.b-c_d", "a.b-c_d.E", "order"]

@@ -1,4 +1,4 @@
-"""How asks are performed: what is sent again and what never, in which order, and what the answers mean."""
+"""Execution of commands: requests that are sent again and those that never are, their order, and the meaning of responses."""
 
 from __future__ import annotations
 
@@ -475,7 +475,7 @@ def test_without_read_the_last_stable_offset_decides(client: ScriptedClient, sta
 def test_the_time_that_is_left_is_by_the_clock_of_the_coordinator(
     client: ScriptedClient, age_ms: int, late: bool
 ) -> None:
-    """By a driver's clock that is minutes late every transaction is young, and by one that is ahead all are too old."""
+    """With a driver's clock that is minutes late every transaction is young, and with one that is ahead all are too old."""
     row = {"producer_id": 8, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS - age_ms, **row)
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=8)

@@ -204,7 +204,7 @@ def test_a_malformed_record_anywhere_ends_the_columns_before_it() -> None:
 )
 @pytest.mark.parametrize("before", [0, 2])
 def test_offset_deltas_grow_within_the_batch(deltas: list[int], right: int, before: int) -> None:
-    """From `previous` 1, which is that of the records decoded before, to 9; other batches before do not count."""
+    """The count goes from `previous` 1, that of the records decoded before, to 9; other batches before do not count."""
     one = record((0, None, None, []), 4)
     earlier = [batch(one, 1)] * before
     data = b"".join(record((0, None, None, []), delta) for delta in deltas)

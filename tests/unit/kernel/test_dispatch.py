@@ -1,4 +1,4 @@
-"""Which twin of the kernel serves, and what is said where the compiled one is missing."""
+"""The choice between the twins of the kernel, and the message where the compiled one is missing."""
 
 from __future__ import annotations
 

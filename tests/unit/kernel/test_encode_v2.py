@@ -246,7 +246,7 @@ def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: Rando
 def test_what_is_gathered_at_a_time_does_not_change_a_byte(
     rows: list[Row], large: bool, at_once: int, size: int, random: Random
 ) -> None:
-    """Also where a run ends in the middle of what was gathered, and where one is asked for again, or before."""
+    """Holds also where a run ends in the middle of the gathered rows, and where one is asked for again, or before."""
     order = shuffled(len(rows), random)
     columns = columns_of(rows, large)
     starts = [random.randrange(len(rows)) for _ in range(5)]

@@ -246,7 +246,7 @@ def test_what_does_not_pack_stays_as_it_is_where_there_is_no_memory(magic: int, 
 
 @every_format
 def test_a_batch_that_could_not_be_compressed_is_not_given_out(magic: int, codec: Codec) -> None:
-    """Its header would say that the records are packed. When there is memory again, it closes."""
+    """The batch's header would say that the records are compressed. When there is memory again, it closes."""
 
     class Failing(Compressor):
         def compress(self, data: bytes | bytearray | memoryview) -> memoryview:

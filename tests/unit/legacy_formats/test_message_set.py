@@ -148,7 +148,7 @@ def test_log_append_time_is_the_wrappers_or_each_messages(codec: Codec) -> None:
 
 
 def test_a_set_measures_no_more_rows_than_could_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else many small sets would take the square of the time of one."""
+    """Otherwise many small sets would take quadratic time."""
     measured: list[int] = []
     sizes = message_set.message_sizes
 

@@ -1,4 +1,4 @@
-"""How snapshots of tasks become one, and that they travel."""
+"""Snapshots of tasks are merged into one, and can be pickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures end every wait, as a table of what happened to which node."""
+"""Failures that end every wait, as a table of what happened to which node."""
 
 from __future__ import annotations
 

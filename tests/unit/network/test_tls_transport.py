@@ -183,7 +183,7 @@ def test_messages_without_plaintext_leave_time_for_others(certificates: Certific
 
 
 def exchange(peer: MemoryPeer, tcp: EndlessTcp) -> None:
-    """Let the peer of a handshake take what was sent to it, and answer."""
+    """Let the peer of a handshake read its input, and answer."""
     peer.incoming.write(bytes(tcp.sent))
     tcp.sent.clear()
     with contextlib.suppress(ssl.SSLWantReadError):

@@ -19,7 +19,7 @@ DEADLINE = 20.0
 
 
 class Way(NamedTuple):
-    """How to open a transport, and what the other side makes of the socket that it accepted."""
+    """A function that opens a transport, and the peer's side of the socket."""
 
     open: Callable[[ResolvedAddress, ConnectionSettings], Transport]
     serve: Callable[[socket.socket], socket.socket]

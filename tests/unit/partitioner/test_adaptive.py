@@ -17,7 +17,7 @@ def statistics(queued: dict[int, int], stalled: set[int] | None = None) -> LoadS
 
 
 def frequencies(topic: TopicPartitions, load: LoadStatistics | None, total: int) -> dict[int, int]:
-    """How often each partition is chosen over all random numbers below `total`."""
+    """Return the frequency of each partition over all random numbers below `total`."""
     chooser = PartitionChooser()
     return dict(Counter(chooser.choose(topic, load, number) for number in range(total)))
 
@@ -148,7 +148,7 @@ def test_a_node_first_seen_unable_has_the_whole_timeout() -> None:
 
 @pytest.mark.covers("RA26")
 def test_a_node_without_anything_ready_gets_another_chance() -> None:
-    """Its batches expired: nothing would ever be ready again for a node that gets no rows."""
+    """The node's batches expired: no batch would ever be ready again for a node that gets no rows."""
     nodes = NodeLatencies(0.1)
     nodes.observe(5.0, {1: False})
     assert nodes.observe(6.0, {1: False}) == {1}

@@ -100,7 +100,7 @@ def batch_of(rows: Sequence[Row], dictionaries: bool = False) -> pa.RecordBatch:
 
 
 class Check(NamedTuple):
-    """Which rows are bad, what is said of one, and how much of it there is, if the worst one goes first."""
+    """A test for bad rows, their message, and a weight by which the worst one goes first."""
 
     kind: RowErrorKind
     bad: Callable[[Row], bool]

@@ -1,4 +1,4 @@
-"""How task threads learn of topics: what is asked, how often, and which answer ends whose wait. Against a scripted cluster."""
+"""Task threads wait for topics: their requests, how often, and the response that ends a wait. Against a scripted cluster."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_missing_topic_that_rows_can_do_without_is_waited_for_once(cluster: Sc
 
 
 def test_a_topic_that_came_with_too_few_partitions_is_missing_no_more(cluster: ScriptedCluster, start: Start) -> None:
-    """So a partition that is added later is waited for, as brokers hear of it one after the other."""
+    """A partition that is added later is waited for, as brokers learn of it one after the other."""
     cluster.topics, codes = {"t": 1}, {"t": 3}
     cluster.topic_codes = lambda name: codes.get(name, 0)
     clock = FakeClock()

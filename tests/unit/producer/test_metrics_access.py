@@ -106,7 +106,7 @@ def test_units_are_those_that_the_table_says(broker: LocalBroker) -> None:
 
 @pytest.mark.covers("SN3")
 def test_each_call_about_transactions_is_timed_under_its_own_name(broker: LocalBroker) -> None:
-    """Also one that fails, since its caller has waited, too."""
+    """A call that fails counts too, since its caller has waited."""
     began = time.monotonic()
     with producer_to(broker, transactional_id="timed") as producer:
         calls: list[tuple[str, Callable[[], None]]] = [

@@ -171,7 +171,7 @@ def test_a_callback_may_send(cluster: ScriptedCluster, start_small: Start) -> No
 
 @pytest.mark.covers("SN6")
 def test_a_callback_that_would_have_to_wait_gets_an_error_at_once(cluster: ScriptedCluster, start_small: Start) -> None:
-    """It runs on the thread that frees memory and hears of topics: it would wait for itself, and hold up everything."""
+    """The callback runs on the thread that frees memory and receives metadata: it would wait for itself, and stop everything."""
     cluster.topics = {"t": 1, "elsewhere": 1}
     cluster.holding = True
     producer = start_small(buffer_memory=65536, batch_size=16384, max_request_size=65536)

@@ -79,7 +79,7 @@ class Side:
             self.fakes.accumulator.close_full(TopicPartition(topic, partition), size)
 
     def batches(self) -> list[tuple[int, list[bytes]]]:
-        """By partition, sealed."""
+        """Return the written batches by partition."""
         found = []
         for (_, partition), queue in sorted(self.fakes.incomplete.queues.items()):
             for batch in queue.batches:

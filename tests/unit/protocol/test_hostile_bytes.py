@@ -57,7 +57,7 @@ def decode(kind: str, api: AnyApi, version: int, data: bytes) -> None:
 
 
 def is_refused(kind: str, api: AnyApi, version: int, data: bytes) -> bool:
-    """Whether the bytes are refused with an error of the protocol. Any other error is raised."""
+    """Return whether the bytes are refused with an error of the protocol. Any other error is raised."""
     try:
         decode(kind, api, version, data)
     except (RemoteProtocolError, UnsupportedVersion):
@@ -171,7 +171,7 @@ def test_text_that_is_not_utf8_is_refused() -> None:
 @pytest.mark.covers("SEC32")
 @pytest.mark.parametrize(("version", "null"), [(0, b"\xff\xff\xff\xff"), (2, b"\0")])
 def test_bytes_that_may_not_be_null_are_refused(version: int, null: bytes) -> None:
-    """Of a login, where a missing answer is none; the records of a Produce may be null."""
+    """Fields of a login, where a missing response is none; the records of a Produce may be null."""
     whole = b"".join(
         encode_response(SASL_AUTHENTICATE, version, 1, messages.SaslAuthenticateResponse(0, None, b"proof"))
     )

@@ -1,4 +1,4 @@
-"""Which branch of a union a value takes. fastavro reads what both kernels write."""
+"""The branch of a union for a value. fastavro reads what both kernels write."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_out_of_order_without_an_earlier_batch_begins_a_new_epoch() -> None:
 def test_a_forgotten_producer_sends_again_in_a_new_epoch_if_the_log_was_cut(
     log_start: int, expected: tuple[int, int, int]
 ) -> None:
-    """Also if what was acknowledged (offset 100) is still there; without a log start the broker is asked again."""
+    """Holds also if the acknowledged batch (offset 100) is still there; without a log start the broker is asked again."""
     made = sender_fakes()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first))
@@ -143,7 +143,7 @@ def test_answers_in_another_order_are_taken_as_they_come() -> None:
 
 
 def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
-    """Else more than the five batches that brokers remember could be written and unacknowledged."""
+    """Otherwise more than the five batches that brokers remember could be written and unacknowledged."""
     made = sender_fakes(leaders={TOPIC: (1, 1)})
     first, second = in_flight(made, b"a", b"b")
     made.batches(b"c")

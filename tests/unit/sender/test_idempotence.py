@@ -36,7 +36,7 @@ class Numbered:
         return batch
 
     def lose(self, batch: ProducerBatch) -> None:
-        """It fails for good."""
+        """The batch fails for good."""
         self.fakes.completion.remove_in_flight(batch)
         self.sequencer.batch_failed(batch)
         self.fakes.completion.fail(batch, ValueError("refused"))
@@ -185,7 +185,7 @@ def test_a_batch_after_the_lost_one_that_is_refused_begins_a_new_epoch() -> None
 
 @pytest.mark.covers("SN20")
 def test_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_gap() -> None:
-    """It may be in the log though its answer was lost: under a new sequence it would be written twice."""
+    """The batch may be in the log although its response was lost: with a new sequence number it would be written twice."""
     made = Numbered()
     first, second = made.stamped(3), made.stamped(2)
     made.put_back(second)

@@ -302,7 +302,7 @@ def test_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> None:
 
 @pytest.mark.covers("SN7")
 def test_a_topic_that_is_waited_for_is_never_idle() -> None:
-    """It was written to long ago, has vanished, and a thread waits for it to come back."""
+    """The topic was written to long ago, has vanished, and a thread waits for it to come back."""
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)

@@ -40,7 +40,7 @@ Answers = Callable[[int, float], MetadataResponse]
 def play(
     made: SenderFakes, answers: Answers, refused: Sequence[int] = (), *, seconds: float = 130.0
 ) -> list[tuple[int, float]]:
-    """Let brokers answer until no batch is left, and refuse partitions as unknown; return whom they were, and when."""
+    """Let brokers answer until no batch is left, and refuse partitions as unknown; return the nodes asked, and the times."""
     began, asked = made.now, []
     while not made.fakes.incomplete.idle and made.now - began < seconds:
         for outgoing in made.step().requests:
@@ -250,7 +250,7 @@ def test_a_transaction_that_lacks_such_rows_can_only_be_aborted_and_says_why(
 
 @pytest.mark.parametrize("left", [GONE, TWO_LEFT], ids=["the topic is gone", "the partition is gone"])
 def test_rows_of_a_topic_that_is_gone_go_back_to_who_wants_them(left: MetadataResponse) -> None:
-    """Where only the partition is gone they fail: another attempt puts them into the partitions that there are."""
+    """Where only the partition is gone they fail: a retry of the task writes them to the partitions that exist."""
     made = sender_fakes(delivery_timeout=120)
     wanted = RejectionCollector(lambda error: error.code == UNKNOWN, 1 << 20)
     rows = rows_of([b"a", b"b"])

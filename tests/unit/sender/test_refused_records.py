@@ -160,7 +160,7 @@ def complaints(*indices: int) -> tuple[BatchIndexAndErrorMessage, ...]:
 
 @pytest.mark.covers("COM3")
 def test_a_batch_whose_first_attempt_got_no_answer_fails_as_a_whole() -> None:
-    """It may have been written then."""
+    """The batch may have been written then."""
     made, refused = sender_fakes(), wanting()
     send(made, refused, b"a", b"b")
     (outgoing,) = made.produce()

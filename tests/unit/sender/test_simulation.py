@@ -202,7 +202,7 @@ def test_kip91_thousands_of_schedules(first: int) -> None:
 @pytest.mark.covers("SN14", "SN15", "SN18", "SN26")
 @pytest.mark.parametrize("first_sequence", [0, MAX_INT - 50])
 def test_with_time_for_every_retry_each_row_arrives_once_and_in_order(first_sequence: int) -> None:
-    """Also where sequences start again at 0 after the last one."""
+    """Holds also where sequence numbers start again at 0 after the last one."""
     retries = 0
     starts_again = 0
     for seed in range(20):

@@ -91,7 +91,7 @@ def test_refreshes_and_wishes_take_turns() -> None:
 
 @pytest.mark.covers("SN7")
 def test_when_every_topic_is_idle_the_turn_is_that_of_a_wish() -> None:
-    """Else nothing was sent, and nothing woke the sender, which slept with a waiter that was due."""
+    """Otherwise no request was sent, and the sender slept although a waiter was due."""
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.request_topics("b")

@@ -1,4 +1,4 @@
-"""How long a connection may keep the broker waiting."""
+"""The time for which a connection may keep the broker waiting."""
 
 import math
 

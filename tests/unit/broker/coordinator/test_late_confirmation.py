@@ -19,7 +19,7 @@ PLACES = [("t", 0), ("t", 1)]
 
 
 class Journal(MemoryStorage):
-    """It outlives a broker; what was not confirmed is lost with it."""
+    """A log that outlives a broker; unconfirmed batches are lost with the broker."""
 
     def close(self) -> bool:
         for log in self.logs.values():
@@ -78,7 +78,7 @@ def test_a_transaction_is_complete_when_its_last_marker_is_confirmed(lives: Live
 
 
 def test_a_marker_that_was_lost_with_the_journal_is_written_in_the_next_life(lives: Lives) -> None:
-    """Else the next transaction of the producer would decide these rows too."""
+    """Otherwise the next transaction of the producer would decide these rows too."""
     assert end(lives.context, lives.me, commit=True)[0] == Code.NONE
     lives.journal.logs["t", 0].confirmed += 1
     lives.journal.fail()

@@ -151,7 +151,7 @@ def test_a_damaged_log_stops_the_broker_with_advice(broker: Broker) -> None:
 
 
 def look(context: Context) -> None:
-    """Have the broker look at the clock, and do what follows."""
+    """Make the broker check its timers and do the work that is due."""
     context.coordinator.check_timeouts()
     context.coordinator.write_markers()
 

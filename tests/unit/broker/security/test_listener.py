@@ -65,7 +65,7 @@ def is_served(broker: PairedBroker, client: PairedClient) -> bool:
 
 
 def is_open(client: PairedClient) -> bool:
-    """Whether the broker has neither sent anything nor closed."""
+    """Return whether the broker has neither sent anything nor closed."""
     try:
         assert client.socket.recv(1) == b"", "the broker sent bytes"
     except BlockingIOError:

@@ -36,7 +36,7 @@ SETTINGS = BrokerSettings(sync_on_close=False, storage_engine="segments")
 
 @dataclass(frozen=True)
 class Engine:
-    """How to start one.
+    """One engine and how to start it.
 
     confirm: does what makes its admitted batches confirmed, if they are not at once.
     fail: has it fail before that.
@@ -112,7 +112,7 @@ def opened(name: str, path: Path, **settings: Any) -> Iterator[StorageHarness]:
 
 
 def test_every_engine_is_in_the_import_contract() -> None:
-    """Else everybody could import it, and would not notice."""
+    """Otherwise every module could import it unnoticed."""
     storage = PACKAGE / "broker" / "storage"
     folders = {f"spark_producer.broker.storage.{path.parent.name}" for path in storage.glob("*/__init__.py")}
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][

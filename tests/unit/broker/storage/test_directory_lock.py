@@ -43,7 +43,7 @@ def holder(path: Path, what: str) -> "subprocess.Popen[str]":
 
 @pytest.mark.parametrize("what", ["wait", "close"])
 def test_another_process_keeps_us_out_until_it_ends(tmp_path: Path, what: str) -> None:
-    """Also when a child of it has closed its copy."""
+    """The lock holds even when a child process has closed its copy."""
     with holder(tmp_path, what) as process:
         with pytest.raises(ConfigError, match=f"{tmp_path}: it is in use by another broker"):
             DirectoryLock(tmp_path)

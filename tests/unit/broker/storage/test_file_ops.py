@@ -272,7 +272,7 @@ def test_macos_forces_through_the_cache_of_the_drive(tmp_path: Path, monkeypatch
 
 
 def is_in_memory(directory: Path) -> bool:
-    """Whether the file system has no other place for its files than the page cache."""
+    """Return whether the file system has no other place for its files than the page cache."""
     named = subprocess.run(
         ["stat", "-f", "-c", "%T", str(directory)], capture_output=True, text=True, timeout=60, check=False
     )

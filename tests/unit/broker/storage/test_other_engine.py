@@ -57,7 +57,7 @@ def test_another_thread_confirms_what_a_whole_broker_was_asked_to_write(tmp_path
 
 
 def one_record() -> messages.ProduceRequest:
-    """Of no idempotent producer, answered before it is confirmed."""
+    """Produce without an idempotent producer, answered before it is confirmed."""
     data = (messages.ProducePartition(0, make_batch(1)),)
     return messages.ProduceRequest(acks=1, topic_data=(messages.ProduceTopic("t", data),))
 

@@ -274,7 +274,7 @@ def test_a_roll_that_fails_leaves_nothing_that_a_recovery_would_stumble_over(tmp
 
 
 def storage_errors(questions: Sequence[Callable[[], object]], saying: str) -> int:
-    """How many of the questions are refused with a storage error that says so."""
+    """Return the number of requests that are refused with a storage error that says so."""
     count = 0
     for ask in questions:
         with pytest.raises(BrokerError, match=saying) as refusal:

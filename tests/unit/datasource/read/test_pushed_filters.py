@@ -110,6 +110,6 @@ def test_what_the_source_does_not_take_stays_with_spark(given: Filter) -> None:
 
 
 def test_spark_takes_it_for_the_method_of_its_own_class() -> None:
-    """Else it would refuse every read while its own setting for pushed filters is off."""
+    """Otherwise it would refuse every read while its own setting for pushed filters is off."""
     made = pickle.loads(pickle.dumps(PushedFilters()))
     assert made.__func__ is DataSourceReader.pushFilters

@@ -195,7 +195,7 @@ def test_a_new_partition_that_has_lost_records_already(broker: LocalBroker, star
 @pytest.mark.covers("RD8")
 @pytest.mark.parametrize("count", [3, 10, 25], ids=["fewer", "as many", "more"])
 def test_a_topic_that_is_created_again(broker: LocalBroker, start: Callable[..., Reader], count: int) -> None:
-    """Its id says so, even where its log is longer than the earlier one."""
+    """The topic id shows it, even where the new log is longer than the earlier one."""
     strict, tolerant = start(assign='{"t":[0]}'), start(assign='{"t":[0]}', failOnDataLoss="false")
     end = latest(strict, strict.initialOffset())
     assert plain(latest(tolerant, tolerant.initialOffset())) == plain(end) == {"t": {"0": 10}}
@@ -422,7 +422,7 @@ def test_offsets_of_another_source(start: Callable[..., Reader]) -> None:
 
 @pytest.mark.covers("RD2")
 def test_a_wrong_option_is_the_error_of_the_first_call(broker: LocalBroker) -> None:
-    """Where the reader is made, Spark's process would report an error of its own in place of it."""
+    """Raised where the reader is made, Spark's process would replace it by an error of its own."""
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t", "endingOffsets": "latest"}
     refused: Any = pickle.loads(pickle.dumps(PyProducerDataSource(given).streamReader(SCHEMA)))
     assert inspect.signature(refused.latestOffset).parameters

@@ -87,7 +87,7 @@ def test_a_coordinator_that_is_known_to_be_done_is_not_asked() -> None:
     ("state", "producer_id"), [("", 7), (PREPARE, 8), ("Ongoing", 7)], ids=["forgotten", "another producer", "newer"]
 )
 def test_no_wait_for_a_coordinator_that_has_a_newer_transaction(state: str, producer_id: int) -> None:
-    """Its next transaction may be open for minutes, after our rows."""
+    """The id's next transaction may be open for minutes, after our rows."""
     cluster = CoordinatorStates(state, producer_id=producer_id, start=lambda _: 110)
     assert cluster.wait() == ()
     assert cluster.asked == ["coordinator", "leader"]

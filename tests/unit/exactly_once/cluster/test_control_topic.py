@@ -72,7 +72,7 @@ class Starting(ScriptedClient):
 def test_it_is_made_when_as_many_brokers_live_as_keep_what_coordinators_know(
     kept: int, most: int, made: int, in_sync: str
 ) -> None:
-    """It had one replica for ever if it was made while a cluster started."""
+    """The topic had one replica for ever if it was made while a cluster started."""
     client = Starting(kept, most)
     assert ensure(brokers_of(client), CONTROL[0], client.deadline()).largest_batch == 20_000
     [wanted] = client.made

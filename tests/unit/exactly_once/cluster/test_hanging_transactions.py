@@ -178,7 +178,7 @@ def test_a_broker_that_has_joined_since_is_asked() -> None:
 
 
 def test_a_deposed_leader_is_not_believed() -> None:
-    """It was deposed after its first answer, and does not know it. The new one shows the end."""
+    """The leader was deposed after its first response, and does not know it. The new one shows the end."""
     cluster = DeadTasksTransaction()
     client = cluster.client
     request_all = client.request_all

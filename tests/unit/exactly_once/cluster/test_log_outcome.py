@@ -36,7 +36,7 @@ SPAN = TransactionSpan(PRODUCER, "orders", 0, 0, MARKER - 1)
 
 
 class Leader:
-    """Its high watermark is below the marker in a number of responses, as long as the replicas have not fetched it."""
+    """A leader's high watermark is below the marker in a number of responses, as long as the replicas have not fetched it."""
 
     def __init__(self, late: int, *, commits: bool = True) -> None:
         self.late = late
@@ -73,7 +73,7 @@ class Leader:
 def test_a_marker_that_the_replicas_do_not_have_yet_is_waited_for(
     late: int, commits: bool, outcome: TransactionOutcome
 ) -> None:
-    """It was taken for lost, and a write that was in order ended as HUNG, without a partition to name."""
+    """The marker was taken for lost, and a correct write ended as HUNG, without a partition to name."""
     leader = Leader(late, commits=commits)
     assert _await_marker_after(cast(TransactionAdmin, leader), SPAN, 60.0) is outcome
 
@@ -118,7 +118,7 @@ def test_rows_before_the_start_of_the_log_were_taken_by_retention() -> None:
 
 
 def test_rows_after_the_end_of_the_log_are_gone() -> None:
-    """It was taken for retention, and a batch without its rows became DONE."""
+    """The gap was taken for retention, and a batch without its rows became DONE."""
     client, outcome = looking(start=0, end=2)
     assert outcome is TransactionOutcome.MIXED
     assert client.clock() >= GONE_AFTER_S, "it may be that of a leader which was deposed"

@@ -28,7 +28,7 @@ INTENT = COUNTED._replace(status=Status.INTENT)
 
 
 def again(last: ControlRecord, *counts: int | None, batch: int = 5) -> object:
-    """How a repetition ends whose tasks have read `counts` rows."""
+    """Return the outcome of a repetition whose tasks have read `counts` rows."""
     of = handle(last)
     return commit([skipped(batch, of, count) for count in counts], batch)
 
@@ -67,7 +67,7 @@ def test_a_batch_without_counts_is_done(last: ControlRecord, counts: tuple[int |
 
 
 def test_in_foreach_batch_only_the_last_number_is_compared() -> None:
-    """Of a lower one nothing is known any more."""
+    """The control record has no counts of a lower number any more."""
 
     def job(batch: int) -> object:
         of = handle(COUNTED._replace(query=""))

@@ -35,7 +35,7 @@ WORKER = "0" * 32
 
 
 class Late(ScriptedClient):
-    """Its brokers do not know the control topic until `known_at`, and nothing lies in it."""
+    """A cluster whose brokers do not know the control topic until `known_at`, and have no record in it."""
 
     def __init__(self, known_at: float) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def held_by_a_stranger() -> ScriptedClient:
 
 
 def test_a_missing_control_topic_is_reported_after_a_second() -> None:
-    """It took five, and said that a broker were to be started."""
+    """The command took five seconds, and advised to start a broker."""
     client = Late(known_at=1e9)
     with pytest.raises(ExactlyOnceError, match="there is no topic 'commits'"):
         describe_sink(brokers_of(client), "commits")

@@ -1,4 +1,4 @@
-"""Which transactions count as ended with a marker that was lost, and how they were ended."""
+"""Transactions that count as ended with a lost marker, and how they were ended."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Client:
         self.waits_since = 0.0
 
     def gone(self) -> None:
-        """It forgets its pending requests and its assignment."""
+        """Forget the member's pending requests and its assignment."""
         self.joining = self.syncing = self.joined = None
         self.generation = -1
 
@@ -155,7 +155,7 @@ class Schedules(RuleBasedStateMachine):
     @precondition(lambda self: self.play.group.members)
     @rule()
     def everybody_goes(self) -> None:
-        """From any state: without further requests the group becomes empty, and every request has a response."""
+        """Without further requests the group becomes empty from any state, and every request has a response."""
         for client in self.clients:
             client.member_id = ""
         self.play.wait(1000.0)

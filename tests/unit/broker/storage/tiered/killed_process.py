@@ -23,7 +23,7 @@ PARTITIONS = 3
 
 
 class TinyTiers(SmallTiers):
-    """Which flushes all the time."""
+    """An engine that flushes all the time."""
 
     options = SmallTiers.options.__class__(
         write_cache_bytes=64 * 1024, entry_log_bytes=256 * 1024, journal=SmallTiers.options.journal
@@ -57,7 +57,7 @@ class TinyThree(TinyTwo):
 
 
 TIERS: dict[str, type[SmallTiers]] = {"arrays": TinyTiers, "rocks": TinyRocks, "two": TinyTwo, "three": TinyThree}
-"""By what is particular about them: the index, or the number of ledger directories."""
+"""Engines by the kind of their index, or by the number of their ledger directories."""
 
 
 def admit(log: TieredLog, batch: memoryview) -> int:

@@ -44,7 +44,7 @@ def test_a_file_that_ends_before_its_entries_do_is_damage(left: int, is_sealed: 
 @pytest.mark.covers("GC1")
 @pytest.mark.parametrize("left", [0, WHOLE, WHOLE + 1, WHOLE + 20])
 def test_a_file_whose_map_is_gone_is_read_instead(left: int, tmp_path: Path) -> None:
-    """On a real disk, which refuses to read fewer than no bytes. Else one such file would end every garbage collection."""
+    """On a real disk, which refuses reads of negative length. Such a file would otherwise end every garbage collection."""
     files = SystemFiles()
     writer = EntryLogWriter(files, tmp_path, 10_000)
     batch = batch_at(0, size=SIZE)

@@ -97,7 +97,7 @@ def test_a_log_that_is_deleted_while_it_is_flushed_leaves_no_row(harness: Engine
 
 @pytest.mark.slow
 def test_a_flush_does_not_wait_without_end_for_a_journal_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
-    """It is a failure like others: it is retried, and reported after the last attempt. The batches are still there afterwards."""
+    """The failure is retried, and reported after the last attempt. The batches are still there afterwards."""
     harness = EngineHarness(sync=True, journal_timeout_s=0.0, flush_tries=2)
     with harness.disk.script.blocked("force", JOURNAL_FILES):
         harness.admit()

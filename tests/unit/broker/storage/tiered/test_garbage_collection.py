@@ -92,7 +92,7 @@ def deleted_soon(harness: EngineHarness, monkeypatch: pytest.MonkeyPatch, index:
 def test_the_disk_has_its_space_back_soon_after_a_deletion(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also that of the file that is written to, of which another log needs a little."""
+    """Holds also for the open entry log, of which another log needs a little."""
     append_and_flush(harness, 1500, 300, 0)
     before = harness.read_all(1)
     after = deleted_soon(harness, monkeypatch, 0)
@@ -127,7 +127,7 @@ def test_many_deletions_are_few_collections(harness: EngineHarness, monkeypatch:
 def test_a_damaged_file_stays_while_the_index_has_batches_after_the_damage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It has no map, because it was the open file when its run ended, so a scan ends at the damage."""
+    """The file has no map, because it was the open file when its run ended, so a scan ends at the damage."""
     first = EngineHarness(logs=2)
     append_and_flush(first, 200, 200)
     first.append(1, size=300)
@@ -359,7 +359,7 @@ def test_a_log_that_is_deleted_while_the_index_is_rewritten_is_no_damage(
 
 @pytest.mark.covers("GC2")
 def test_a_compaction_copies_no_faster_than_it_may(harness: EngineHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So flushes come between its steps, and what was flushed meanwhile is not touched."""
+    """Flushes come between the steps of a collection, and entries flushed meanwhile are not touched."""
     monkeypatch.setattr("spark_producer.broker.storage.tiered.garbage_collection.CHUNK", 1)
     for _ in range(3):
         append_and_flush(harness, 1500, 300, 0)
@@ -384,7 +384,7 @@ def test_a_compaction_copies_no_faster_than_it_may(harness: EngineHarness, monke
 def test_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has no map. So the first collection after a start reads it as a whole, and flushes come between."""
+    """A file without a map. So the first collection after a start reads it as a whole, and flushes come between."""
     earlier = EngineHarness(logs=2)
     for _ in range(2):
         append_and_flush(earlier, 1000, 500)
@@ -406,7 +406,7 @@ def test_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it_may
 
 @pytest.mark.covers("GC4")
 def test_space_is_freed_before_a_file_of_an_earlier_run_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which takes minutes if it is large."""
+    """A scan takes minutes if the file is large."""
     earlier = EngineHarness(logs=2)
     append_and_flush(earlier, 1000, 1000)
     harness = earlier.again()

@@ -181,7 +181,7 @@ def test_a_stretch_goes_into_as_many_segments_as_it_needs() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_stretches_that_overlap_are_kept_once(seed: int) -> None:
-    """Of each entry that a segment has twice the newer copy counts, and is found."""
+    """If a segment has an entry twice, the newer copy is found."""
     chance, counters = random.Random(seed), ReadCacheCounters()
     cache = ReadCache(2 * 1_000_000, counters)
     newest: dict[int, EntryRun] = {}

@@ -85,7 +85,7 @@ def test_an_unforced_batch_is_refused_at_once_if_the_journal_cannot_write_it(har
 
 
 def test_an_unforced_batch_is_confirmed_when_it_is_admitted(harness: EngineHarness) -> None:
-    """So its producer gets the response without a thread switch, and without a callback."""
+    """The producer gets the response without a thread switch, and without a callback."""
     reported: list[str] = []
     harness.storage.watch(lambda topic, partition: reported.append(topic), lambda: None)
     for number in range(3):
@@ -294,7 +294,7 @@ def test_an_error_in_the_tail_cache_is_logged_by_the_flush_thread(monkeypatch: p
 
 
 def test_a_deletion_that_was_answered_is_on_the_disk(caplog: pytest.LogCaptureFixture) -> None:
-    """Else a broker that is killed right after it would warn of records of no topic."""
+    """Otherwise a broker that is killed right after it would warn of records of no topic."""
     harness = EngineHarness(logs=2)
     harness.append(0)
     harness.append(1)
@@ -312,7 +312,7 @@ def test_a_deletion_that_was_answered_is_on_the_disk(caplog: pytest.LogCaptureFi
 
 
 def test_the_first_batch_of_a_log_that_the_catalog_has_does_not_wait_for_the_catalog() -> None:
-    """It is written by a flush, and its disk may hang."""
+    """A flush writes it, whose disk may hang."""
     earlier = EngineHarness(logs=2)
     for index in range(2):
         earlier.append(index)

@@ -1,4 +1,4 @@
-"""How a write reads in the log."""
+"""The log line of a write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which producers a Python worker keeps for its next tasks."""
+"""The producers that a Python worker keeps for its next tasks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_failed_one_is_replaced_and_the_others_stay() -> None:
 
 
 def test_only_the_one_in_use_keeps_buffers() -> None:
-    """So a worker needs one `buffer.memory`, however many sinks it writes to."""
+    """A worker needs one `buffer.memory`, however many sinks it writes to."""
     kept = cache()
     first = taken(kept, 1)
     for pool in (first.pool, taken(kept, 2).pool):

@@ -1,4 +1,4 @@
-"""How a task cuts and joins Arrow batches before it hands them on; no Spark session, no broker."""
+"""A task splits and joins Arrow batches before it hands them on; no Spark session, no broker."""
 
 from __future__ import annotations
 

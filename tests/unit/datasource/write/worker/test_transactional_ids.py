@@ -1,4 +1,4 @@
-"""Which transactional id of a worker a task gets, and when an id may be used again."""
+"""The transactional id of a worker that a task gets, and the time at which an id may be used again."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def append(journal: Journal, numbers: Sequence[int], size: int = 40) -> int:
 
 
 def write_group(journal: Journal, numbers: Sequence[int], size: int = 40) -> None:
-    """Have these records written (with `ON_DEMAND`: as one group)."""
+    """Write these records (with `ON_DEMAND`: as one group)."""
     assert journal.wait_written(append(journal, numbers, size), DEADLINE)
 
 

@@ -97,7 +97,7 @@ def test_a_torn_end_is_cut_off_and_logged_and_kept(caplog: pytest.LogCaptureFixt
 
 
 def test_a_file_that_is_shorter_than_it_was_made_is_refused() -> None:
-    """Also where it ends after a whole group."""
+    """Holds also where it ends after a whole group."""
     for size in range(0, 12 * BLOCK, BLOCK // 2):
         disk = unforced()
         disk.put(FIRST, disk.content(FIRST)[:size])

@@ -372,7 +372,7 @@ def test_without_sync_records_are_forced_after_their_while() -> None:
 
 
 def test_without_sync_a_record_is_written_when_append_returns() -> None:
-    """By the thread that appends it, as a group of its own; a failure is reported and raised there too."""
+    """The appending thread writes it, as a group of its own; a failure is reported and raised there too."""
     disk = new_disk()
     with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000), sync=False) as (journal, callbacks):
         for number in range(3):

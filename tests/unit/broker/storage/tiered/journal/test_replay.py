@@ -58,7 +58,7 @@ def written(file_id: int) -> bytes:
 
 
 def disk_with(*files: bytes) -> SimulatedDisk:
-    """These files, after a loss of power: a file may be shorter than it was, which the death of a process does not do."""
+    """Put these files as after a loss of power: a file may be shorter than it was, which the death of a process does not do."""
     disk = new_disk()
     disk.boot += 1
     for file_id, content in enumerate(files, 1):
@@ -72,7 +72,7 @@ def end_of_records() -> int:
 
 
 def whole_records(content: bytes) -> int:
-    """How many records stand in `content` as they were written, from the first one on."""
+    """Return the number of records that are in `content` as they were written, from the first one on."""
     count = position = 0
     whole = written(1)
     while True:
@@ -136,7 +136,7 @@ def replayed_or_refused(disk: SimulatedDisk) -> list[tuple[int, bytes]] | None:
 def test_a_byte_that_changed_is_never_taken_for_a_record_and_not_for_the_end_if_it_was_forced(
     sample: Sample,
 ) -> None:
-    """Of the last group too: the marker after it says that it was forced."""
+    """Holds for the last group too: the marker after it says that it was forced."""
     whole = written(1)
     note = end_of_records() - BLOCK
     for at in sample(range(end_of_records())):

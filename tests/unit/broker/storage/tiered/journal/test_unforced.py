@@ -80,7 +80,7 @@ def test_a_write_that_hangs_after_a_force_does_not_block_append() -> None:
 
 
 def test_what_another_thread_writes_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a producer that gives its batch no time at all gets its confirmation, as long as the disk works."""
+    """A producer that gives its batch no time at all gets its confirmation, as long as the disk works."""
     disk = new_disk()
     with opened(disk, SELDOM, sync=False) as (journal, callbacks):
         append(journal, [0])
@@ -134,7 +134,7 @@ def test_without_memory_for_a_record_the_journal_goes_on(monkeypatch: pytest.Mon
 
 
 def test_without_memory_once_a_record_counts_the_journal_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It could not be taken back: the next run would read it again."""
+    """The record cannot be taken back: the next run would read it again."""
     disk = new_disk()
     with opened(disk, SELDOM, sync=False) as (journal, callbacks):
 
