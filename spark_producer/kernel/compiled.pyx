@@ -25,6 +25,7 @@ from spark_producer.kernel.layout cimport (
     put_varint,
     take,
     varint_size,
+    will_copy,
     will_read,
     will_write,
 )
@@ -33,7 +34,8 @@ cdef enum:
     OVERHEAD = 20  # the same as RECORD_OVERHEAD of the portable kernel
     AHEAD = 8  # rows between the fetch of offsets and of what they point to, and between that and its use
     WRITTEN_AHEAD = 768  # in bytes; the open batches of many partitions are in no cache
-    SMALL = 256  # bytes of a record; the processor prefetches larger ones
+    SMALL = 256  # bytes of a record; the processor prefetches the space for larger ones
+    COPIED_AHEAD = 3  # rows between the fetch of a whole large value and its copy: a quarter less time at 1,000 bytes
     NEIGHBOURS = 4 * AHEAD  # if 2 * AHEAD rows lie within this number, the processor prefetches the next ones
 
 
@@ -277,6 +279,10 @@ cdef int encode_rows(
             break
         if size <= SMALL:
             will_write(at + WRITTEN_AHEAD)
+        elif progress.following < end - COPIED_AHEAD:
+            near = rows[progress.following + COPIED_AHEAD]
+            if 0 <= near < table.count:
+                will_copy(table.value.data, table.value.offsets32, table.value.offsets64, near)
         at = put_varint(at, size)
         at[0] = 0  # attributes
         at = put_varint(at + 1, time_delta)

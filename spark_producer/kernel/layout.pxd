@@ -26,18 +26,28 @@ cdef extern from *:
         __builtin_prefetch(start + 64);
         __builtin_prefetch(offsets32 ? (const void*)(offsets32 + far) : (const void*)(offsets64 + far));
     }
+    HINT will_copy(const uint8_t* data, const int32_t* offsets32, const int64_t* offsets64, int64_t row) {
+        int64_t start = offsets32 ? offsets32[row] : offsets64[row];
+        int64_t stop = offsets32 ? offsets32[row + 1] : offsets64[row + 1];
+        for (int line = 0; line < 32 && start < stop; line++, start += 64) __builtin_prefetch(data + start);
+    }
     HINT will_write(const uint8_t* start) {
         __builtin_prefetch(start, 1);
         __builtin_prefetch(start + 64, 1);
     }
     #else
     #define will_read(data, offsets32, offsets64, near, far) ((void)0)
+    #define will_copy(data, offsets32, offsets64, row) ((void)0)
     #define will_write(start) ((void)0)
     #endif
     """
     # The data of row `near` of a column are read soon, those of row `far` later. Both rows lie within the column.
     void will_read(
         const uint8_t* data, const int32_t* offsets32, const int64_t* offsets64, int64_t near, int64_t far
+    ) noexcept nogil
+    # The whole value of the row, or the first 2 KiB of it, is copied soon. The row lies within the column.
+    void will_copy(
+        const uint8_t* data, const int32_t* offsets32, const int64_t* offsets64, int64_t row
     ) noexcept nogil
     # These 128 bytes, two cache lines, are written soon.
     void will_write(const uint8_t* start) noexcept nogil
