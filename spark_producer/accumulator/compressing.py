@@ -89,7 +89,7 @@ class Compression:
         batch.codec = self.codec
 
     def split(self, batch: ProducerBatch) -> ProducerBatch:
-        """Split a batch that may be compressed, as `ProducerBatch.split` does. Its ratio is used even if the batch was small."""
+        """Split a batch that may be compressed, as `ProducerBatch.split` does. Even a small one counts for its topic's ratio."""
         self._ratios.observe(batch.topic_partition.topic, self.codec, batch.compression_ratio)
         if batch.codec == Codec.NONE:
             return batch.split()

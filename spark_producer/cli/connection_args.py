@@ -113,7 +113,7 @@ def _from_file(name: str) -> dict[str, str]:
 
 
 def connection_settings(servers: str, options: Mapping[str, str] | None = None) -> ConnectionSettings:
-    """Return the connection settings that servers and further options, named as in the data source, give.
+    """Return the connection settings for `servers` and further options, which are named as in the data source.
 
     Raises:
         ConfigError: `servers` names no server, or one that is not host:port; or as `parse_options`.

@@ -107,7 +107,7 @@ def credentials(config: SecurityOptions, text: Secret | None, *, references: boo
     for value, field in ((username, "sasl_username"), (password, "sasl_password")):
         if not value:
             raise ConfigError(f"a login with {mechanism} needs kafka.sasl.username and kafka.sasl.password, or both in "
-                              f"{jaas.NAME}: {display_name(field)} is missing")  # fmt: skip
+                              f"{jaas.NAME}: {display_name(field)} is missing. Set it")  # fmt: skip
     return Credentials(
         mechanism, username.reveal(), password, token_auth=_token_auth(jaas_options), given_by=_given_by(config)
     )

@@ -16,7 +16,7 @@ TABLE_SIZE = 1 << 16
 
 @functools.lru_cache(maxsize=4096)
 def encode_varint(value: int) -> bytes:
-    """Return one zigzag varint."""
+    """Return `value` as a zigzag varint."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest >= 0x80:

@@ -107,7 +107,7 @@ class RowRule(Protocol):
     """
 
     def assign(self, topic: TopicPartitions, columns: CheckedColumns, rows: Int64Array) -> Int32Array:
-        """Return one partition for each of `rows`, which are ascending positions in `columns`, and all rows of `topic`."""
+        """Return one partition for each of `rows`. These are ascending positions in `columns`: all rows of `topic`."""
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
         """Return the partition that `assign` would choose for a row of the same bytes."""

@@ -76,7 +76,7 @@ def end_of(data: memoryview, until: int = MAX_OFFSET) -> tuple[int, int]:
     Those after the first one that reaches offset `until` are left out.
 
     Raises:
-        CorruptRecord: The same errors as in `entries`; or offsets do not increase, as they do in every log.
+        CorruptRecord: The same errors as in `entries`; or offsets do not increase, although they do in every log.
     """
     end, next_offset = 0, -1
     for entry in entries(data, 1 << 31):

@@ -24,7 +24,7 @@ def is_optional(field: dict[str, Any]) -> bool:
 
 
 def encoded_default(field: dict[str, Any], space: str, named: NamedTypes, path: str) -> bytes:
-    """Return the bytes of an optional field that has no value.
+    """Return the encoded default of an optional field, or its encoded null if it has no default.
 
     Raises:
         SchemaError: its default is not a value of its type, or is too large.

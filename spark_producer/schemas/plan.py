@@ -95,7 +95,9 @@ class _Planner:
         if isinstance(schema, list):
             return self._union(schema, kind, at)
         if not isinstance(schema, str | dict):  # the annotation is not checked: JSON can have any type here
-            raise SchemaError(f"field '{at.path}': the schema has {type(schema).__name__} in place of a type")
+            raise SchemaError(
+                f"field '{at.path}': the schema has {type(schema).__name__} in place of a type. Correct it"
+            )
         known, at = self._resolved(schema, at)
         form = known.get("type")
         if isinstance(form, dict | list) or (isinstance(form, str) and form not in _FORMS):

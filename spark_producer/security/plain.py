@@ -27,7 +27,9 @@ def _check(field: str, option: str, text: Secret) -> None:
     if not text:
         raise AuthenticationFailed(f"PLAIN needs a {field}, and it is empty. Set {option}", fatal=True)
     if "\0" in text.reveal():
-        raise AuthenticationFailed(f"PLAIN cannot send the {field}: it contains the character NUL", fatal=True)
+        raise AuthenticationFailed(
+            f"PLAIN cannot send the {field}: it contains the character NUL. Remove it", fatal=True
+        )
     if not is_unicode(text):
         raise AuthenticationFailed(f"PLAIN cannot send the {field}: it is not Unicode text", fatal=True)
 

@@ -108,13 +108,13 @@ class PublishBuffer(Generic[Owner]):
 
 
 class Publisher(Generic[Owner]):
-    """The Produces of one connection, the `owner`.
+    """The Produce requests of one connection, the `owner`.
 
-    produces: whether it has ever sent a Produce: no other connection is paused.
-    is_paused: whether there is a reason to read nothing from it, and to handle none of its Produces. Several checks of each
-        request read it, so it is computed when something changes.
-    lacks_space: whether its next Produce waits for space in the storage.
-    deadline: the time, in seconds of the server's clock, until which that Produce waits; infinite if it has not waited.
+    produces: whether it has ever sent one; only such connections are paused.
+    is_paused: whether nothing must be read from it, and none of its Produce requests handled. Several checks of each request
+        read this, so it is computed when something changes.
+    lacks_space: whether its next Produce request waits for space in the storage.
+    deadline: the time, in seconds of the server's clock, until which that request waits; infinite if it has not waited.
     """
 
     def __init__(self, buffer: PublishBuffer[Owner], owner: Owner) -> None:

@@ -129,8 +129,8 @@ def init_producer_id(
 ) -> Transition:
     """Apply InitProducerId: assign the id to a new producer, or raise the epoch of the `expected` one (KIP-360).
 
-    The caller has to abort an open transaction first, and let the client retry. `expected` is no compare-and-set, in Kafka
-    either: a second caller with the previous epoch gets the current one.
+    The caller has to abort an open transaction first, and let the client retry. `expected` is no
+    compare-and-set, as in Kafka: a second caller with the previous epoch gets the current one.
     """
     if current is None:
         current = Transaction(new_producer_id(), timeout_ms)

@@ -174,7 +174,7 @@ class ProducerStates:
         self._forget_one()
 
     def remember_marker(self, header: BatchHeader, marker: EndMarker) -> None:
-        """Update the state with an appended marker; `header`, of its batch, has its offset."""
+        """Update the state with an appended marker. `header` is that of its batch, and has the offset."""
         producer = self._take(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp = header.max_timestamp

@@ -71,7 +71,9 @@ class ControlTopic(NamedTuple):
 def ensure(
     brokers: TransactionAdmin, topic: str, deadline: float, before_making: Callable[[], None] = lambda: None
 ) -> ControlTopic:
-    """Create the topic if it is missing, and check that it keeps the last record of each sink. `before_making` may refuse it.
+    """Create the topic if it is missing, and check that it keeps the last record of each sink.
+
+    `before_making` is called before the topic is created, and may raise an error instead.
 
     Raises:
         ExactlyOnceError: it would lose control records. BrokerError: a right is missing, or the brokers refuse to create it.

@@ -1,4 +1,4 @@
-"""ABORT: aborts the tasks' open transactions, unless the execution is committed. Spark calls it in both cases.
+"""ABORT: aborts the tasks' open transactions, unless the execution is committed. Spark may call it in either case.
 
 When `commit` raised an error, its record may be in the log. So nothing is aborted before the control id is fenced or has a newer
 holder, and the last control record has been read. A driver that was overtaken does not fence, since that would stop the newer

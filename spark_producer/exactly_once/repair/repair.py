@@ -105,7 +105,7 @@ def accept_no_record(cluster: CommandExecutor) -> ControlRecord:
         raise ExactlyOnceError(markers_lost(cluster.sink, found.partitions).text, kind=FailureKind.HUNG.name)
     if not isinstance(found, Missing) or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: nothing to accept: the control topic {cluster.topic!r} has its last committed record"
+            f"sink {cluster.sink!r}: the control topic {cluster.topic!r} has its last record. Leave --accept-no-record out"
         )
     nothing = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
     return _write_record(cluster, fenced.fencing, found.older or nothing)

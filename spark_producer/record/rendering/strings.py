@@ -76,7 +76,7 @@ def _present(column: Column) -> list[str]:
 
 
 def quoted(column: Column) -> Column:
-    """Return texts as JSON's strings."""
+    """Return texts as JSON strings, in quotes and escaped."""
     return joined('"', escaped(column), '"')
 
 

@@ -1,7 +1,7 @@
 """The offsets of a stream in Spark's offset log: `{"topic": {"0": 123}}`, the form of Spark's Kafka source, and ids of topics.
 
-An id (KIP-516) is a topic without partitions, `"topic@id": {}`. No topic has such a name, and Spark's own source reads it as
-nothing, so a query changes between the two sources.
+An id (KIP-516) is written as a topic without partitions, `"topic@id": {}`. No topic has such a name, and Spark's own source
+ignores it, so a query can change from one source to the other.
 """
 
 from __future__ import annotations

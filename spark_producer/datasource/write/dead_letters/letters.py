@@ -47,7 +47,7 @@ _Item = TypeVar("_Item")
 class DeadLetters:
     """Sends the rows of one task: good ones to their topics, bad ones to `topic`.
 
-    After each piece of rows the ones that brokers have rejected meanwhile are sent, so few are held at a time.
+    After each piece of rows it sends those that brokers have rejected meanwhile, so that few are held at a time.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ def write_exactly_once(
 ) -> TaskReport:
     """Write all rows of a task so that the driver can commit or abort them; none if the control record says that they are done.
 
-    In a micro-batch all rows are read in both cases.
+    In a micro-batch all rows are read even then.
 
     Raises:
         ConfigError, ExactlyOnceError: as `check_admission`; no transactional id is free; or the transaction is open for too long.

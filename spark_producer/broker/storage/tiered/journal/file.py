@@ -32,7 +32,7 @@ MIN_FREE_PER_RESERVED: Final = 8
 
 
 class GroupWritten(NamedTuple):
-    """The end of a written group, and its size in bytes with the marker at its end, which has `padding` bytes."""
+    """The position after a written group, and its size in bytes. The size includes the marker, which has `padding` bytes."""
 
     end: int
     size: int
