@@ -105,7 +105,7 @@ CONTENDERS = ("pyproducer", "pyproducer, value only", "confluent-kafka")
 
 def run_here(contender: str, servers: str, scene: Scene, total: int, changes: dict[str, int]) -> Figures:
     """Read the topic of a scene in this process."""
-    if contender != "confluent-kafka":  # what a worker loads once
+    if contender != "confluent-kafka":  # modules that a worker loads once
         read_ours(servers, scene, PARTITIONS * scene.value_bytes, frozenset(ALL_COLUMNS), changes)
     before, began = time.process_time(), time.monotonic()
     if contender == "confluent-kafka":

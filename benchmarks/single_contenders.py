@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:  # each contender imports what it measures, and nothing of the others
+if TYPE_CHECKING:  # each contender imports its own client, and no other
     from concurrent.futures import Future
 
     from spark_producer import RecordMetadata, TableMetadata

@@ -37,7 +37,7 @@ from tests.support.grouping import (
 )
 from tests.support.last_uses import end_fixture, last_uses
 
-# As in the Makefile: without bytecode each process of pytest rewrites all tests, and each child compiles what it imports.
+# As in the Makefile: without bytecode each process of pytest rewrites all tests, and each child compiles its imports.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -65,7 +65,7 @@ STRICT_BROKERS = ["strict_broker", "kafka_39", "kafka_4"]
 MIN_REPORTED_SECONDS = 60.0
 """Shorter runs print no table of the slowest files."""
 
-# The same cases in every run, and no clock: what a run finds depends on the code alone. A run with `--slow` tries three times as
+# The same cases in every run, and no clock: findings depend on the code alone. A run with `--slow` tries three times as
 # many. HYPOTHESIS_PROFILE=explore looks for new cases, with a database of those that failed.
 settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=30)
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)

@@ -1,4 +1,4 @@
-"""The benchmarks of codecs: every line is there, and the sizes that they compare are those they speak of."""
+"""The benchmarks of codecs: every line is there, and the compared sizes are those of its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test doubles: what stands in for the surroundings of the code under test.
+"""Test doubles of the surroundings of the code under test.
 
 A double replaces something that the code under test calls or is called by: the clock, the scheduler of threads, the network,
 a broker, a cluster, a client. It keeps the rules of what it replaces, it waits with a deadline, and it asserts nothing about

@@ -21,11 +21,11 @@ class Disk:
         self.accept_syncs()
 
     def replace(self, call: str, function: Callable[..., Any]) -> None:
-        """Have `function` called in the place of `call`."""
+        """Call `function` instead of `call`."""
         self._patch.setattr(os, call, function)
 
     def refuse(self, call: str, code: int) -> None:
-        """Have `call` fail with this errno."""
+        """Let `call` fail with this errno."""
 
         def refused(*_: object, **__: object) -> None:
             raise OSError(code, os.strerror(code))
@@ -37,5 +37,5 @@ class Disk:
         self.replace("fdatasync", lambda file: self.synced.append(os.fstat(file).st_ino))
 
     def restore(self) -> None:
-        """Have all calls go to the system again."""
+        """Pass all calls to the system again."""
         self._patch.undo()

@@ -90,7 +90,7 @@ class Scheduler:
         return Monitor(lock, lambda: Condition(self, lock))
 
     def risk(self, error: BaseException) -> None:
-        """A place where `error` may happen."""
+        """Raise `error` if this interleaving has it here."""
         if self._current is not None and self.pause(("go", "fail") if "fail" in self.faults else ("go",)) == "fail":
             raise error
 

@@ -26,7 +26,7 @@ class MemoryCounters:
 class MemoryStorage:
     """Logs in memory, gone when it is closed. With `confirms_at_once` false it is as slow as a disk under a journal: batches stay
     unconfirmed until `confirm_all`, or for ever once `fail` was called. With `writes_at_once` false they are not even written
-    until `write_all`. It has room for requests of any size until the test sets `room`.
+    until `write_all`. It takes requests of any size until the test sets `free_bytes`.
 
     `on_available` is called with `at_most` whenever a log is asked what is available; what it raises is raised there.
     """

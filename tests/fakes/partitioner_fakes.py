@@ -1,4 +1,4 @@
-"""Stand-ins for the accumulator, and columns to place."""
+"""Fakes of the accumulator, and columns for partitioners."""
 
 from __future__ import annotations
 

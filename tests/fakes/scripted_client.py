@@ -17,7 +17,7 @@ LOST = ConnectionFailed("the connection broke")
 
 
 class ScriptedClient:
-    """Stands in for `BlockingClient`: two brokers, of which `coordinator` coordinates everything."""
+    """A fake of `BlockingClient`: two brokers, of which `coordinator` coordinates everything."""
 
     def __init__(self) -> None:
         self.user = "user 'app'"

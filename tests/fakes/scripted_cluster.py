@@ -243,7 +243,7 @@ def knowing_the_topic(producer: Producer) -> Producer:
 
 
 class ScriptedNetwork:
-    """Takes the place of `spark_producer.network.Client`."""
+    """A fake of `spark_producer.network.Client`."""
 
     def __init__(self, cluster: ScriptedCluster, settings: ConnectionSettings) -> None:
         self.cluster = cluster
@@ -267,7 +267,7 @@ class ScriptedNetwork:
 
     def send(self, node: int, api: AnyApi, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         with self.cluster.changed:
-            assert self.ready(node), "sent to a node that has no room"
+            assert self.ready(node), "sent to a node that is not ready"
             self.cluster.apis.append(api)
             if isinstance(body, MetadataRequest):
                 self.cluster._ask(tag, body)

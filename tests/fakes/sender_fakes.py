@@ -162,7 +162,7 @@ class SenderFakes:
         step = self.sender.step(self.now, self.network)
         assert step.wake_at is None or step.wake_at > self.now, "a time that has come would make the I/O thread spin"
         nodes = [request.node for request in step.requests]
-        assert len(nodes) == len(set(nodes)), "two requests to one node: the second may find no room"
+        assert len(nodes) == len(set(nodes)), "two requests to one node: the second may exceed its requests in flight"
         return step
 
     def produce(self) -> list[ClientRequest]:

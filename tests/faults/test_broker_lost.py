@@ -31,7 +31,7 @@ SECONDS = 60.0
 
 
 class EmbeddedProcess:
-    """The embedded broker as people start it, on a port and data of its own."""
+    """The embedded broker as `pyproducer broker` starts it, with its own port and data."""
 
     def __init__(self, home: Path) -> None:
         self._home, self._port = home, free_ports(1)[0]

@@ -94,7 +94,7 @@ def test_a_connection_that_goes_silent(spark: SparkSession, proxied: ProxiedBrok
             r"bytes did not become free within 1\.500 s \(kafka\.max\.block\.ms\)",
         ),
     ],
-    ids=["no answer in time", "no room for rows in time"],
+    ids=["no answer in time", "no memory for rows in time"],
 )
 def test_a_broker_that_never_answers_again_ends_the_write(
     spark: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path, options: dict[str, int], said: str

@@ -74,7 +74,7 @@ def kill_at_random(servers: str, home: Path, source: str, target: str, choose: r
             seconds=MAX_SECONDS,
             pause=0.02,
         )
-        time.sleep(choose.uniform(0, AFTER_PROGRESS))  # the moment of the kill is what is tested
+        time.sleep(choose.uniform(0, AFTER_PROGRESS))  # the test varies the moment of the kill
         return job.poll() is None
 
 

@@ -89,11 +89,11 @@ def test_memory_stays_bounded(
     small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
 ) -> None:
     proxied.create_topic(topic, 4)
-    # What a worker loads and sets up with its first write is not what a write takes.
+    # The memory of a write does not include the imports and the setup of a worker's first write.
     growth(small_arrow_batches, proxied, topic, tmp_path / "diary", SMALL_BUFFER, rows=1)
     proxied.proxy.delay(DELAY, Direction.TO_CLIENT)
     bounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", SMALL_BUFFER)
-    # And without a limit worth the name: the measurement sees what is not bounded.
+    # Without a limit the same measurement shows the growth.
     with nothing_answered_until_all_is_taken(proxied.proxy, tmp_path / "diary"):
         unbounded = growth(small_arrow_batches, proxied, topic, tmp_path / "diary", 128 * MIB)
     limit = SMALL_BUFFER + 8 * MIB  # the Arrow batches in hand

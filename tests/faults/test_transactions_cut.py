@@ -122,7 +122,7 @@ def test_random_cuts_leave_every_committed_row_once(
 def test_an_end_that_comes_late_ends_no_other_transaction(
     proxied: ProxiedBroker, producer: Producer, topic: str
 ) -> None:
-    """KAFKA-17754: with transaction.version 2 it is refused. Before, it ends the transaction, and the producer hears of that."""
+    """KAFKA-17754: with transaction.version 2 it is refused. Before, it ends the transaction, and the producer fails."""
     proxied.proxy.copy_requests(END_TXN.key)
     producer.init_transactions()
     producer.begin_transaction()

@@ -44,6 +44,6 @@ def test_the_next_attempt_writes_what_is_missing(broker: Broker, topic: str, tmp
     counts = Counter(int(row.value or b"") for row in read_topic(broker.bootstrap_servers, topic, client="confluent"))
     assert sorted(counts) == list(range(ROWS))
     assert set(counts.values()) == {1, 2}
-    # At least once: what was acknowledged before the death is written again.
+    # At least once: rows that were acknowledged before the death are written again.
     twice = [number for number, count in counts.items() if count == 2]
     assert 0 < len(twice) <= 2 * FATAL_BATCH * ARROW_BATCH

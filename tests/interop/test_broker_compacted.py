@@ -139,9 +139,7 @@ def test_kafkas_own_consumer_reads_a_compacted_log(tmp_path: Path) -> None:
 def test_foreign_consumers_read_a_compacted_log(tmp_path: Path) -> None:
     with LocalBroker(tmp_path, settings=SETTINGS) as local:
         last = write_rounds(local)
-    with LocalBroker(
-        tmp_path, settings=SETTINGS
-    ) as local:  # the end of the first one has flushed what it had in memory
+    with LocalBroker(tmp_path, settings=SETTINGS) as local:  # the end of the first one has flushed its memory
         wait_until_compacted(local)
         for found in (read_kafka_python(local, KEYS * ROUNDS), read_librdkafka(local)):
             assert len(found) < KEYS * ROUNDS // 2

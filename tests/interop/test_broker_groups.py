@@ -154,7 +154,7 @@ def test_members_join_again_after_a_restart_of_the_broker(tmp_path: Path, client
     with LocalBroker(tmp_path, port=port) as broker, group:
         values = written(broker.bootstrap_servers)
         group.until(lambda: set(values) <= {value for each in group.members for value in each.values})
-        # Who joins first may have read what the other one reads again: nothing of it was committed.
+        # The first member may have read records that the other one reads again: their offsets were not committed.
         assert {value for each in group.members for value in each.values} == set(values)
 
 

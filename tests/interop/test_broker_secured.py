@@ -127,7 +127,7 @@ def kafka_python(local: LocalBroker, ca: Path, mechanism: str) -> dict[str, Any]
         "security_protocol": "SASL_SSL",
         "ssl_cafile": str(ca),
         "sasl_mechanism": mechanism,
-        "sasl_plain_username": "app",  # it does not escape what SCRAM wants escaped in names
+        "sasl_plain_username": "app",  # it does not escape `=` and `,` in names, as SCRAM demands
         "sasl_plain_password": JAVA_PASSWORD,
     }
 

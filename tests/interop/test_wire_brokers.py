@@ -76,7 +76,7 @@ class Wire:
                     (answer,) = rows
             if answer.error_code not in UNSETTLED or time.monotonic() > deadline:
                 return answer
-            time.sleep(0.05)  # the request is sent again, and its last response is what the test looks at
+            time.sleep(0.05)  # the request is sent again, and the test checks its last response
 
     def versions(self, api: AnyApi) -> list[int]:
         lowest, highest = self.ranges[api.key]

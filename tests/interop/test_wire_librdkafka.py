@@ -62,7 +62,7 @@ def test_what_we_produce_is_read_by_librdkafka_and_fetched_by_us(client: Blockin
     finally:
         consumer.close()
 
-    for offset in offsets:  # one at a time: the mock answers with one batch, whatever room there is
+    for offset in offsets:  # one at a time: the mock answers with one batch, whatever max_bytes is
         wanted = messages.FetchPartition(1, fetch_offset=offset, partition_max_bytes=1 << 20)
         fetch = messages.FetchRequest(max_wait_ms=1000, topics=(messages.FetchTopic("wire", partitions=(wanted,)),))
         (fetched,) = client.request(FETCH, fetch, node=leader).responses[0].partitions

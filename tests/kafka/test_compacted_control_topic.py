@@ -61,7 +61,7 @@ def test_a_compacted_control_topic_still_says_what_is_done(eager: KafkaCluster) 
             assert driver.commit(sink, [message], number) == WriteCommitted(number)
             time.sleep(0.11)  # so that the next record begins a segment
         wait_until(lambda: records(eager, topic) <= 3, "compaction", seconds=SECONDS, pause=0.2)
-        for number in (BATCHES, BATCHES + 1):  # with what the driver remembers, and without
+        for number in (BATCHES, BATCHES + 1):  # with the driver's cached position, and without
             handle = driver.begin(sink)
             assert handle.last is not None
             assert (handle.last.status, handle.last.last_done) == (Status.DONE, number - 1)

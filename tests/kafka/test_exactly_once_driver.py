@@ -398,7 +398,7 @@ def test_transactions_of_librdkafka_with_our_ids_are_committed_by_the_driver(
     row = describe(tasks.brokers, [own], tasks.client.deadline())[own]
     assert row is not None
     assert offsets == [0, 1, 2]
-    # librdkafka speaks explicitly, whatever the cluster has agreed on
+    # librdkafka uses transactions of level 0, whatever the cluster's feature level is
     transaction = TaskTransaction(
         own, row.producer_id, row.producer_epoch, TransactionVersion.EXPLICIT, (Span(rows, 0, 0, 2, 3),)
     )

@@ -24,8 +24,7 @@ OPTIONS = {INLINE: (), TWO_PHASES: (("exactlyOnceMaxInlineBytes", "0"),)}
 
 
 class Place(NamedTuple):
-    """A place, who passes it, in which paths, how often in a batch, which faults must come before, and on which clusters it is
-    passed."""
+    """A failpoint, the process that reaches it, its paths, its number in a batch, the faults before it, and its clusters."""
 
     name: str
     process: str

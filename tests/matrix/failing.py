@@ -65,7 +65,7 @@ def _wait(folder: Path, place: str, number: int) -> None:
     answer = folder / f"answer-{number}"
     deadline = time.monotonic() + SECONDS
     while not answer.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)  # it stands in the process under test, and imports nothing more there
+        time.sleep(0.01)  # it runs in the process under test, and imports nothing more there
     if answer.exists() and answer.read_text() == "raise":
         raise FailpointFailed(f"at {place}, as the test asked")
 

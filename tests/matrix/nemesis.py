@@ -83,7 +83,7 @@ class Run:
         self.number = 0
         self.paused: Driver | None = None
         self.replaced: list[Driver] = []
-        """drivers that go on with the same query, beside the one that was started in their place"""
+        """Drivers that go on with the same query, beside the one that replaced them."""
         self.written = 0
         self._sampled = 0.0
         self._endless = True
@@ -156,7 +156,7 @@ class Run:
                 self.record.loud = f"{loud[0]}: {reported}"
 
     def _finish(self, reader: ConcurrentReader) -> None:
-        """Let the query write all that is there, in peace."""
+        """Let the query write all rows without faults."""
         deadline = time.monotonic() + FINISH_SECONDS
         for other in self.replaced:
             other.kill()
@@ -320,7 +320,7 @@ def main() -> None:
             sep="\n    ",
             flush=True,
         )
-    from tests.matrix.nemesis_page import write  # which draws what is recorded here
+    from tests.matrix.nemesis_page import write  # which draws the recorded runs
 
     write()
 

@@ -149,7 +149,7 @@ def slow_tasks(
         mine = began(home)
         pause = slow.get(mine, 0.0)
         for number, batch in enumerate(batches):
-            time.sleep(pause)  # what makes the attempt slow
+            time.sleep(pause)  # makes the attempt slow
             if number == 3 and pause and mine[1] == 0:
                 wait_for_second(home, mine[0])
             yield batch

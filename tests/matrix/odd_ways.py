@@ -42,7 +42,7 @@ from tests.matrix.odd_ground import (
 from tests.matrix.odd_lives import DEATHS, Death, counted, deduplicated
 
 TWO_EXECUTORS = "two hosts"
-"""In the place of a master: a cluster of Spark's own, see `tests.matrix.standalone`."""
+"""The master's name for a cluster of Spark's own, see `tests.matrix.standalone`."""
 
 
 class Way(NamedTuple):
@@ -84,7 +84,7 @@ def stage_retried(ground: Ground) -> Outcome:
         for index, batch in enumerate(batches):
             if index == 1 and partition == 1 and not (home / "killed").exists():
                 (home / "killed").touch()
-                time.sleep(0.5)  # what was read is written, and the other executor has its task
+                time.sleep(0.5)  # the rows that were read are written, and the other executor has its task
                 os.kill(next(pid for pid, name in ancestors(os.getpid()) if name == "java"), signal.SIGKILL)
             yield batch
 

@@ -83,7 +83,7 @@ class Result:
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
-    """errors with which the query ended, for people"""
+    """Errors with which the query ended, for readers of the results."""
     places: list[str] = field(default_factory=list)
     """places that were passed, each once"""
     loud: str = ""
@@ -215,7 +215,7 @@ class Play:
         return False
 
     def _mended(self) -> bool:
-        """Return whether people can mend it, and the query may go on: `pyproducer txn repair` writes lost markers."""
+        """Return whether `pyproducer txn repair` has written the lost markers, so that the query may go on."""
         if self.result.loud != "HUNG" or self.result.violations:
             return False
         servers = ["--bootstrap-servers", self.stand.cluster.bootstrap_servers]

@@ -55,7 +55,7 @@ def _kept(result: Result) -> dict[str, Any]:
 
 
 def write_page(matrix: Path = MATRIX, scenes: Path = SCENES, page: Path = PAGE, of: int = 0) -> str:
-    """Put both tables into their place in the page, and return them. `of` is how many cases the matrix has."""
+    """Replace both tables of the page, and return them. `of` is the number of cases of the matrix."""
     cases, shown = load(matrix).values(), load(scenes).values()
     days = sorted({result.day for result in (*cases, *shown)})
     reported = f"{len(cases):,} of {of:,} cases were played, and {len(shown)} scenes" + (

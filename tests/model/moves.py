@@ -83,7 +83,7 @@ class Moves:
         return World(drivers, Identity("ctl", 0, "E"), 0, self.wiring.budget)
 
     def of(self, world: World) -> Iterator[Move]:
-        """Every move, with words for people."""
+        """Every move, with a description."""
         if world.budget.timeouts:
             yield from self.timeouts(world)
         for after in self.cluster.arrivals(world):

@@ -13,7 +13,7 @@ from tests.model.wiring import Wiring
 
 
 def loud_is_possible(wiring: Wiring) -> bool:
-    """People are called where markers get lost, where a timeout can tear a batch apart, and where batches have no numbers."""
+    """An administrator is needed where markers get lost, where a timeout can split a batch, and where batches have no numbers."""
     harm = wiring.budget.drops + wiring.budget.topics
     return not wiring.numbered or harm > 0 or (wiring.budget.timeouts > 0 and len(wiring.tasks) > 1)
 

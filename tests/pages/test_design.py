@@ -1,4 +1,4 @@
-"""docs/design.md speaks of what is there: its picture is that of the contracts, and every file, name and option exists."""
+"""docs/design.md agrees with the code: its picture is that of the contracts, and every file, name and option exists."""
 
 from __future__ import annotations
 

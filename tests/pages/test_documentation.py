@@ -96,9 +96,7 @@ def test_code_fits_into_80_columns(page: Path) -> None:
         long = [
             line for line in block.splitlines() if len(line) > 80 and not re.fullmatch(r" *(\S+: )?\S+;?( \S+)?", line)
         ]
-        if (
-            language == "console"
-        ):  # the site wraps these, as terminals do; what is said beside a command stays beside it
+        if language == "console":  # the site wraps these, as terminals do; a comment beside a command stays beside it
             long = [line for line in long if re.match(r"\$ .* # ", line)]
         assert long == [], language
 
@@ -241,7 +239,7 @@ def test_make_targets_in_the_pages_exist() -> None:
 
 
 def test_no_machine_is_named_in_tracked_files() -> None:
-    """Paths of someone's machine have no place in the repository."""
+    """The repository has no paths of one machine."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     files = listed.stdout.split() or [str(page) for page in PAGES]
     pattern = re.compile(r"(?<![\w.])/(?:home|root|work|Users)/\w")

@@ -66,7 +66,7 @@ def blocks(language: str, of: str) -> list[str]:
 
 
 class Frame:
-    """Takes the place of a DataFrame and its writer, and keeps the options."""
+    """A fake of a DataFrame and its writer, which keeps the options."""
 
     def __init__(self) -> None:
         self.given: dict[str, str] = {}

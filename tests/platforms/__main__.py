@@ -99,7 +99,7 @@ def tried(pair: Pair, wheel: Path) -> list[dict[str, Any]]:
 
 
 def keep(pair: Pair, ways: Sequence[dict[str, Any]]) -> None:
-    """Put a pair's results in the place of its former ones."""
+    """Replace the results of a pair."""
     others = [line for line in load() if (line["spark"], line["python"]) != pair]
     reported = {way["way"]: way["wrong"].strip().splitlines()[-1] if way["wrong"] else "" for way in ways}
     lines = [*others, {"spark": pair.spark, "python": pair.python, "kernel": ways[0]["kernel"], "ways": reported}]
@@ -117,7 +117,7 @@ def with_table(page: str, results: Sequence[dict[str, Any]]) -> str:
     """The page with the table of these results.
 
     Raises:
-        ValueError: it has no place for one.
+        ValueError: the page has no marks for it.
     """
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -46,7 +46,7 @@ def make(python: Path, name: str, packages: list[str]) -> Path:
 
 
 def renew(python: Path, wheel: Path) -> None:
-    """Put this wheel in the place of the one that an environment has."""
+    """Replace the wheel of an environment by this one."""
     run(
         [
             str(python),

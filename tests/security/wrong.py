@@ -30,7 +30,7 @@ def _shown(name: str) -> dict[str, str]:
 WRONG_PASSWORD = "wrong-pw-4410"
 
 WRONG = {
-    # SEC20: two sides that speak different protocols
+    # SEC20: two sides with different protocols
     "plaintext to a TLS port": Wrong(Way("TLS"), SecurityError, ["TLS", r"\bSSL\b"]),
     "TLS to a plaintext port": Wrong(Way("CLIENT", TLS), TlsFailed, ["ClientHello|handshake", "plaintext"]),
     "no login at a SASL port": Wrong(Way("SASLPLAIN"), SecurityError, ["SASL"]),

@@ -64,7 +64,7 @@ def observe(marker: Path, write: Write, batches: Batches, settings: TaskSettings
         marker.touch()
 
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what the task finds free and uses again would not count as growth
+    ctypes.CDLL(None).malloc_trim(0)  # memory that is free already would not count as growth
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _memory("VmRSS")
     message = write(counted())

@@ -145,7 +145,7 @@ def assert_report(said: str) -> None:
     for part in ("Writes", "Offsets", "A few records", "Next steps", "flights: offsets"):
         assert part in said
     assert " WARN " not in said, said
-    # A command or a path to copy may be longer than a line, and so may what the JVM says of our settings.
+    # A command or a path to copy may be longer than a line, and so may the JVM's log of our settings.
     long = ("JAVA_TOOL_OPTIONS", " tail flights ", " options of its clients: ")
     lines = [line for line in said.splitlines() if not any(part in line for part in long)]
     assert max(map(len, lines)) <= 100, said
@@ -262,7 +262,7 @@ make, watched = tempfile.mkdtemp, sys.argv[1]
 def mkdtemp(suffix=None, prefix=None, dir=None):
     made = make(suffix, prefix, dir)
     if prefix == watched:
-        os.kill(os.getpid(), signal.SIGINT)  # takes effect before `made` is known to anybody
+        os.kill(os.getpid(), signal.SIGINT)  # takes effect before the body has registered `made`
     return made
 
 tempfile.mkdtemp = mkdtemp
@@ -383,7 +383,7 @@ def test_in_the_background_of_a_script_sigterm_ends_a_job_and_ctrl_c_does_not(pl
 def signalled(
     place: str, number: signal.Signals, before: str = "pass", then: str = f"time.sleep({DEADLINE})"
 ) -> subprocess.CompletedProcess[str]:
-    """A process that ends in order and sends itself a signal at some place."""
+    """A process that exits normally and sends itself a signal at some point."""
     program = f"""
 import contextlib, os, signal, time, weakref
 from interrupts import end_in_order, interrupted_later

@@ -30,7 +30,7 @@ DIFFS = re.findall(r"^```diff\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 NAMED = ("batch", "stream", "function")
 PARTITIONS, ROWS = 4, 40
 
-pytestmark = pytest.mark.xdist_group("moving over")  # all of them look at what one program of Spark has done
+pytestmark = pytest.mark.xdist_group("moving over")  # all of them check the results of one program of Spark
 
 PROGRAM = """
 import json, sys

@@ -87,7 +87,7 @@ def test_workers_freeze_their_garbage_collector_at_their_second_task(
     for first, *later in frozen.values():
         assert later == sorted(
             later, reverse=True
-        )  # a second freeze would have taken more; what is frozen may still end
+        )  # a second freeze would have taken more objects; frozen ones may still end
         assert all(count > 10_000 for count in later)  # everything imported
         assert first == 0 or first >= max(later, default=0)  # a worker may have had its first task in another test
 

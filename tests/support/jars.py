@@ -18,7 +18,7 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39, TEST_JVM, class_archive,
 from tests.support.schema_registry import registry_files
 
 _SPARK_SINK = (
-    # Fetched one by one: these versions are what was published when this was written, and they work together.
+    # Fetched one by one: these versions were the newest when this was written, and they work together.
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
     ("org.apache.kafka", "kafka-clients", "3.9.1"),

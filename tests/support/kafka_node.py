@@ -22,7 +22,7 @@ KAFKA_4 = "4.3.1"
 # Kafka logs through slf4j 1.7; its own 4.x distribution adds this binding, its POM does not (3.9's POM brings reload4j).
 _LOG_BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
 
-# C1 only and the serial collector: a node is up in about half the time and half the CPU, which is what tests want.
+# C1 only and the serial collector: a node is up in about half the time and half the CPU.
 TEST_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 STOP_SECONDS = 30.0

@@ -14,7 +14,7 @@ import socket
 # server's restart, is not taken in between by another outgoing connection.
 _RANGE = (15_000, 32_000)
 
-# The processes of one test run each have ports of their own: one must not take what another has given out.
+# The processes of one test run each have ports of their own: one must not use the port of another.
 _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PROCESSES
 

@@ -81,7 +81,7 @@ def read_confluent(
 
 
 def _header_list(message: Message) -> list[tuple[str, bytes | None]]:
-    # The type allows what may be given to a producer; what is received is always a list of pairs.
+    # The type allows all headers of a producer; those of a consumer are always a list of pairs.
     return cast(list[tuple[str, bytes | None]], message.headers() or [])
 
 

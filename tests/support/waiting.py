@@ -41,7 +41,7 @@ def wait_until(condition: Callable[[], T | None], what: str, **limits: Unpack[Li
     seconds = limits.get("seconds", SECONDS)
     deadline = time.monotonic() + seconds
     while True:
-        is_over = ended()  # asked first: what has ended may have made the condition true
+        is_over = ended()  # checked first: a process that has ended may have made the condition true
         if value := condition():
             return value
         if is_over:

@@ -201,7 +201,7 @@ class ApiVersions(NamedTuple):
 
 
 class UnknownInitProducerId(NamedTuple):
-    """A version that only brokers with unstable versions speak, with the bytes of the one before."""
+    """A version that only brokers with unstable versions support, with the bytes of the one before."""
 
     version: int = 6
 

@@ -85,7 +85,7 @@ def abort(txn_version: TxnVersion) -> list[Step]:
         *(Step("R", Fetch(committed)) for committed in (False, True)),
         Step("R", Fetch(True, offset=2)),
         Step("R", Fetch(True, offset=3)),
-        # what was sent before the abort and comes late
+        # a request from before the abort that arrives late
         Step("A", Produce("a", 2, 9)),
         Step("A", Produce("a", 2, 11)),
         *([Step("A", Produce("a", 2, 12))] if txn_version is IMPLICIT else []),

@@ -210,7 +210,7 @@ def refused(_txn_version: TxnVersion) -> list[Step]:
 
 
 def versions(_txn_version: TxnVersion) -> list[Step]:
-    """The same in each version that brokers speak."""
+    """The same in each version that brokers support."""
     steps = [Step("A", ApiVersions(api)) for api in _APIS]
     for version in range(10):
         group = f"g{version}"

@@ -76,7 +76,7 @@ def replaced_while_waiting(_txn_version: TxnVersion) -> list[Step]:
 
 
 def time_goes_by(_txn_version: TxnVersion) -> list[Step]:
-    """Members that are not heard of, that do not join again, that do not sync."""
+    """Members without heartbeats, that do not join again, that do not sync."""
     return [
         *two_members(),
         # `c` makes them join again; only `a` does

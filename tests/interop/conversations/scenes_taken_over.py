@@ -82,7 +82,7 @@ def trap(txn_version: TxnVersion) -> list[Step]:
         Step("A", InitProducerId("c", given="a")),
         Step("B", EndTxn("b", True, txn_version.end)),
         Step("R", Fetch(True)),
-        # two who name the producer before get the same one
+        # two requests with the producer before get the same one
         Step("A", InitProducerId("d")),
         Step("A", InitProducerId("e", given="d")),
         Step("B", InitProducerId("f", given="d")),

@@ -1,4 +1,4 @@
-"""The buffer pool against a model of people in a queue (hypothesis), and under ten free-running threads.
+"""The buffer pool against a model of requests in a queue (hypothesis), and under ten free-running threads.
 
 After every step: bytes held + available = total, requests are served in order, and no thread sleeps that could be served.
 """

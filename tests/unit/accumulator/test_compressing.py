@@ -240,7 +240,7 @@ class Failing(Compressor):
         return super().compress(records)
 
 
-@pytest.mark.parametrize("error", [MemoryError("no room"), RuntimeError("LZ4F_compressFrame failed")])
+@pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("LZ4F_compressFrame failed")])
 def test_a_codec_that_fails_lets_the_batch_go_uncompressed(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
     compressor = Failing(Codec.LZ4, None)
     compressor.error = error

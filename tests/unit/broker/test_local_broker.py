@@ -255,7 +255,7 @@ def test_serve_ends_in_order_whenever_the_signals_come(tmp_path: Path, first: st
 
 @pytest.mark.slow
 def test_every_acknowledged_batch_survives_kill_9_under_load(tmp_path: Path) -> None:
-    """A producer that hears nothing more may have one batch more in the log than it knows of, and sends it again."""
+    """A producer whose last response is lost may have one unconfirmed batch in the log, and sends it again."""
     acknowledged, sequence, port = 0, 0, free_ports(1)[0]
     for _ in range(3):
         with separate_broker(tmp_path, port) as (process, _):

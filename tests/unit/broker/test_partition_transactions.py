@@ -154,7 +154,7 @@ def test_a_transaction_ends_for_readers_when_its_marker_is_confirmed(tmp_path: P
     assert partition.last_stable_offset == 3
 
 
-# What is forgotten, and what one client may keep the broker from forgetting
+# State that is dropped, and state that one client may keep the broker from dropping
 
 
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)

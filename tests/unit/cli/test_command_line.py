@@ -1,4 +1,4 @@
-"""The command line, as people use it: output, exit codes, Ctrl-C."""
+"""The command line as a process: output, exit codes, Ctrl-C."""
 
 from __future__ import annotations
 

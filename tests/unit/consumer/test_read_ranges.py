@@ -70,7 +70,7 @@ def test_a_range_has_its_rows_once_and_in_order(
 
 @pytest.mark.covers("RD11")
 def test_records_that_are_larger_than_those_of_the_read_before_are_read(broker: LocalBroker) -> None:
-    """The first request of a task has room for records of the last response, and is answered with one batch at least."""
+    """The first request of a task has the bytes that the last response left, and is answered with one batch at least."""
     sizes = [10] * 5 + [300_000] * 5 + [10] * 5 + [900_000] * 5
     broker.create_topic("growing", 2)
     with Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": "1", "linger.ms": "0"}) as producer:

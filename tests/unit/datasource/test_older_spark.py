@@ -37,7 +37,7 @@ def spark_4_0(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_stream_of_spark_4_0_is_taken_for_one_of_arrow_batches() -> None:
     writer = spark_compat.DataSourceStreamArrowWriter
     assert writer.__module__ == spark_compat.__name__, "PySpark has none of that name"
-    # what PySpark 4.0 asks of the writer of a stream, and of one of Arrow batches
+    # the methods of PySpark 4.0's stream writer, and of its writer of Arrow batches
     assert issubclass(writer, datasource.DataSourceStreamWriter)
     assert issubclass(writer, datasource.DataSourceArrowWriter)
 

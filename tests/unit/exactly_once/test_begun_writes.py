@@ -165,7 +165,7 @@ def test_a_marker_that_a_newer_driver_loses_after_the_fence_is_found(
     learn = TransactionAdmin.learn_from_coordinator
 
     def overtaken(self: TransactionAdmin, *given: Any) -> bool:
-        self.client.pause(0.1)  # what was asked ahead is answered
+        self.client.pause(0.1)  # the request that was sent ahead has its response
         monkeypatch.setattr(TransactionAdmin, "learn_from_coordinator", learn)
         newer = driver.begin(world.sink)
         world.lose(control_id(SINK))

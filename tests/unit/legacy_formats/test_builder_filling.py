@@ -163,7 +163,7 @@ def test_a_buffer_grows_by_a_tenth_at_least_and_not_past_what_the_batch_may_have
     builder = builder_of(magic, codec, 500, write_limit=2000, grow=grow)
     large = ArrangedRows(RecordColumns(BinaryColumn(pa.array([b"v" * 700] * 3)), timestamps=NOW), np.arange(3))
     assert builder.append_rows(large, 0, 3) == 2
-    assert asked[-1][1] <= 2000 * GROWTH, "there is no room for the third row, so its memory is not asked for"
+    assert asked[-1][1] <= 2000 * GROWTH, "the third row does not fit, so no memory is requested for it"
 
 
 @every_format

@@ -201,12 +201,12 @@ def test_the_interval_is_the_time_of_a_task_and_holds_only_what_happened(metrics
     assert interval.value(CLIENT, "request-total") == 0
     assert math.isnan(interval.value(CLIENT, "request-latency-avg"))
     assert {sensor for sensor, _ in interval.tallies} < {"delivered", *(sensor for sensor, _ in taken(metrics).tallies)}
-    assert metrics.since_mark(Levels(), 105.0) == interval, "reading ends no lap"
+    assert metrics.since_mark(Levels(), 105.0) == interval, "reading ends no interval"
     assert taken(metrics, 105.0).value(CLIENT, "record-send-total") == 60, "totals go on"
 
 
 def test_no_event_is_lost_between_threads(metrics: ProducerMetrics) -> None:
-    """Any thread reports what is rare, one thread the rest, while others read and begin laps."""
+    """Any thread reports rare events, one thread the others, while other threads read and begin intervals."""
     rounds, threads = 3000, 4
 
     def io_thread() -> None:

@@ -124,7 +124,7 @@ def test_merging_one_changes_nothing(snapshot: Snapshot) -> None:
 
 
 def test_what_every_statistic_says_of_tasks_holds() -> None:
-    """Two equal, simultaneous laps: what adds is doubled, what is averaged or a maximum stays."""
+    """Two equal, simultaneous intervals: sums are doubled, averages and maxima stay."""
     metrics = new_metrics()
     everything_once(metrics)
     part = metrics.since_mark(Levels(1, 2, 3, 4, 5, 6.0), 2.0)

@@ -1,4 +1,4 @@
-"""The arithmetic of windows, laps and merges, with Java's own vectors."""
+"""The arithmetic of windows, intervals and merges, with Java's own vectors."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_an_interval_holds_what_came_since_the_mark_and_windows_go_on() -> None:
     sensor.record(7, 1.0)
     assert sensor.interval_tally(2.0)[:5] == (1, 7, 7, 0.5, 3.5)
     assert sensor.tally(2.0)[:3] == (2, 57, 50)
-    sensor.record(8, 31.0)  # a new sample: what the mark divided is closed
+    sensor.record(8, 31.0)  # a new sample: the one that the mark divided is closed
     assert sensor.interval_tally(2.0)[:3] == (2, 15, 8)
     assert sensor.tally(31.0)[:3] == (3, 65, 50)
     sensor.mark()
@@ -166,7 +166,7 @@ def test_windows_intervals_and_totals_agree_with_a_list_of_all_values(
     assert interval.amount == sum(value for _, value in values[marked:])
     assert interval.largest == max((value for _, value in values[marked:]), default=0)
     assert (found.total_weight, found.total) == (len(values), sum(value for _, value in values))
-    # Samples that overlap the window count whole: at least what came in the window, at most one sample's length more.
+    # Samples that overlap the window count whole: at least the window's events, at most those of one sample more.
     inside = [value for at, value in values if now - at < window]
     around = [value for at, value in values if now - at < window + 30.0]
     assert len(inside) <= found.weight <= len(around)

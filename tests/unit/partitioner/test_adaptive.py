@@ -71,7 +71,7 @@ def test_the_sparse_table_is_the_full_one(sizes: list[int], data: st.DataObject)
 
 def test_a_table_costs_what_is_queued_and_not_what_is_idle() -> None:
     table = QueueTable(5000, {17: 3, 4000: 1})
-    assert len(table._positions) == 2  # what it answers is the same either way
+    assert len(table._positions) == 2  # the partition is the same either way
     assert Counter(table.at(number) for number in range(table.total)) == Counter(
         {partition: {17: 1, 4000: 3}.get(partition, 4) for partition in range(5000)}
     )

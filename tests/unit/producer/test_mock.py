@@ -139,7 +139,7 @@ def test_an_error_is_raised_in_its_thread_and_once_by_a_flush_for_others() -> No
         worker.submit(mock.send_batch, rows, topic="t").result(20)
         mock.error_next(refused)
         mock.send_batch(rows, topic="t")
-        mock.flush()  # what this thread has sent is well
+        mock.flush()  # the records of this thread have no failure
         assert worker.submit(mock.send_batch, rows, topic="t").exception(20) is refused
         with pytest.raises(DeliveryTimeout):
             mock.flush()  # it has sent nothing more: it flushes for all
@@ -224,7 +224,7 @@ def test_a_transaction_that_lacks_a_record_cannot_be_committed() -> None:
         mock.begin_transaction()
         if mark_abortable == "refused by the broker":
             mock.send("t", b"a")
-            mock.error_next(PyProducerError("no room"))
+            mock.error_next(PyProducerError("no memory"))
         else:
             with pytest.raises(RecordError):
                 mock.send("t", b"a", partition=9)

@@ -181,7 +181,7 @@ def test_a_full_batch_is_closed_when_it_is_left() -> None:
     made.accumulator.close_full(TP, 100)
     made.append(*[b"x" * 100] * 7)
     made.accumulator.close_full(TP, 107)
-    assert made.ready() == [], "there is room for another row"
+    assert made.ready() == [], "another row fits"
     made.append(b"x" * 100)
     made.accumulator.close_full(TP, 107)
     assert made.ready() == [TP]

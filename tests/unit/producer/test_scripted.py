@@ -101,7 +101,7 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     if partitions == 1:
         cluster.wait_for_held(1)
         cluster.release(1)
-    # With a thousand partitions one request may hold all that the memory has room for.
+    # With a thousand partitions one request may hold all batches of the memory.
     cluster.wait_for(lambda: len(cluster.held) >= (5 if partitions == 1 else 1), "requests are in flight")
     assert not sending.done.is_set()
     while not sending.done.is_set():

@@ -109,7 +109,7 @@ def test_our_name_and_version_are_such_that_a_broker_takes_them() -> None:
         ({18: (0, 1)}, 1),
         ({18: (0, 0)}, 0),
         ({}, 0),  # it does not say
-        ({18: (0, 9)}, 0),  # it says that it speaks what it has just refused
+        ({18: (0, 9)}, 0),  # it lists the version that it has just refused
         ({18: (-5, -3)}, 0),
     ],
 )

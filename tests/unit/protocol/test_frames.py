@@ -58,7 +58,7 @@ def test_a_large_frame_is_received_into_its_own_memory() -> None:
     reader = FrameReader()
     reader.receive((200_000).to_bytes(4, "big") + b"x")
     space = reader.space()
-    assert len(space) == 199_999  # exactly what is missing: the next frame stays in the socket
+    assert len(space) == 199_999  # exactly the missing bytes: the next frame stays in the socket
     frame = reader.received(199_999)[0]
     assert frame.obj is space.obj
 

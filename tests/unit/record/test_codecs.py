@@ -267,7 +267,7 @@ def test_zstd_without_its_size_gets_no_more_memory_than_it_can_fill(monkeypatch:
             capacities.append(max_output_size)
             raise zstandard.ZstdError(f"damaged; extra data: {allow_extra_data}")
 
-    monkeypatch.setattr(codecs, "_zstd_unpacker", Unpacker)  # only the library sees what it is given
+    monkeypatch.setattr(codecs, "_zstd_unpacker", Unpacker)  # only the library sees its arguments
     frame = streamed_zstd(b"x" * 20)
     with pytest.raises(CorruptRecord, match="damaged"):
         decompress(Codec.ZSTD, frame, 1 << 27)

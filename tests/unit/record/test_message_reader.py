@@ -202,7 +202,10 @@ BAD_MESSAGES = {
         "value length is 2, 1 bytes are left",
     ),
     "value length below -1": (patched(in_message(1, 7), 32, struct.pack(">i", -3)), "value length is -3"),
-    "no room for a value length": (patched(in_message(1, 7), 26, struct.pack(">i", 5)), "ends inside its value length"),
+    "no bytes for a value length": (
+        patched(in_message(1, 7), 26, struct.pack(">i", 5)),
+        "ends inside its value length",
+    ),
     "bytes after the value": (message(1, 7, b"k", b"v", extra=b"xy"), "claims 2 bytes more than its fields"),
     "negative offset": (message(1, -7, b"k", b"v"), "offset -7: the offset is negative"),
     "a wrong checksum": (in_message(1, 7)[:-1] + b"w", "offset 7: CRC is 0x"),

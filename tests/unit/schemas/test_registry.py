@@ -89,7 +89,7 @@ def test_a_404_of_something_else_asks_for_the_path(played: Played, body: bytes) 
 
 @pytest.mark.covers("COM12")
 def test_a_registry_that_is_down_or_hangs_is_an_error(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GRACE, 20.0)  # for the client to say what it waited for, on a busy machine too
+    monkeypatch.setattr(GRACE, 20.0)  # so that the client raises its own error first, on a busy machine too
     assert "cannot be reached (ConnectError" in failure(registry(f"http://127.0.0.1:{free_ports(1)[0]}", timeout=1.0))
     played.hangs.set()
     assert "cannot be reached (ReadTimeout" in failure(registry(played.url, timeout=0.4))

@@ -337,7 +337,7 @@ def test_whatever_a_server_says_a_login_ends_with_our_error(messages: list[bytes
 @pytest.mark.parametrize("inputs", sample_and_campaign([2000, 500_000]))
 def test_no_mutation_of_good_messages_logs_in(inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the million odd messages of the campaign; the other half are OAUTHBEARER's."""
-    monkeypatch.setattr(module, "salted_password", lambda *_: bytes(32))  # the cost of iterations is not what is tried
+    monkeypatch.setattr(module, "salted_password", lambda *_: bytes(32))  # the cost of iterations is not under test
     seeded = random.Random(inputs)
     for _ in range(inputs // 2):
         messages = [mutated(SERVER_FIRST, seeded), mutated(SERVER_FINAL, seeded), b""]

@@ -221,7 +221,7 @@ def test_after_the_trigger_without_an_answer_the_bootstrap_servers_are_asked_aga
 
 
 def test_a_question_and_a_batch_to_one_node_go_in_two_steps() -> None:
-    """With one request in flight the node has room for one only (kafka.max.in.flight.requests.per.connection=1)."""
+    """With kafka.max.in.flight.requests.per.connection=1 the node takes one request at a time."""
     made = sender_fakes(keep_order=True)
     made.batches(b"a")
     made.metadata.request_update()

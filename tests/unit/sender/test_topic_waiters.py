@@ -55,7 +55,7 @@ def test_topics_without_waiters_are_dropped_while_no_broker_can_be_asked() -> No
         made.request_topics("a").done = True
         made.request_topics("a", not_before=NOW).done = True
         made.due_at()
-    assert (len(made._posted), len(made._waiters)) == (0, 0)  # no answer shows what is kept beside it
+    assert (len(made._posted), len(made._waiters)) == (0, 0)  # no response shows the state beside it
     assert ask(made) == ["a"]
 
 

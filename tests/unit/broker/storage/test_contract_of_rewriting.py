@@ -86,7 +86,7 @@ def test_batches_are_rewritten_with_the_same_offsets(name: str, cleanly: bool, t
         harness.append(make_batch(3, timestamp=number, producer_id=number, epoch=0, sequence=0))
     settle_all(harness)
     before = harness.read_all()
-    harness.log.read(0, MIB)  # what is cached now is not true any more
+    harness.log.read(0, MIB)  # the cached batches are outdated now
     rewrite(harness, commit=False)
     assert harness.read_all() == before
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Both doors to files keep the same promises: that of the system, and the simulated disk that stands for it in tests."""
+"""Both implementations of `FileOps` keep the same contract: that of the system, and the simulated disk of the tests."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_macos_forces_through_the_cache_of_the_drive(tmp_path: Path, monkeypatch
 
 
 def is_in_memory(directory: Path) -> bool:
-    """Return whether the file system has no other place for its files than the page cache."""
+    """Return whether the file system keeps its files in the page cache alone."""
     named = subprocess.run(
         ["stat", "-f", "-c", "%T", str(directory)], capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,4 +1,4 @@
-"""A data directory that is renamed or removed below a live broker takes nothing more: it is no place to acknowledge into."""
+"""A data directory that is renamed or removed below a live broker takes no more batches: they would be lost."""
 
 from __future__ import annotations
 

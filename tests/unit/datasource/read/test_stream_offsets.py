@@ -283,7 +283,7 @@ def test_a_topic_that_is_gone_for_a_while_is_not_read_again(
         delete(broker, "t")
         broker.create_topic("t", 2)
     fill(broker, "t", {0: 12})
-    reader = start(failOnDataLoss="false", subscribePattern="^t")  # the checkpoint has what it needs
+    reader = start(failOnDataLoss="false", subscribePattern="^t")  # the checkpoint has the offsets that it needs
     assert ranges(reader, at, latest(reader, at)) == {"t-0": (0, 12) if is_another else (10, 22)}
 
 

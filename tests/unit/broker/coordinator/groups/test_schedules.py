@@ -144,7 +144,7 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(number=any_client)
     def crash(self, number: int) -> None:
-        """A new process in its place knows no member id."""
+        """The process that replaces it knows no member id."""
         self.clients[number].gone()
         self.clients[number].member_id = ""
 

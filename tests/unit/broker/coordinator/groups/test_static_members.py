@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they come back in their own place, and fence who had it before."""
+"""Static members (KIP-345): they come back with their instance id, and fence its earlier member."""
 
 from __future__ import annotations
 

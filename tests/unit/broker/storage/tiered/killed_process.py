@@ -61,8 +61,8 @@ TIERS: dict[str, type[SmallTiers]] = {"arrays": TinyTiers, "rocks": TinyRocks, "
 
 
 def admit(log: TieredLog, batch: memoryview) -> int:
-    """Admit a batch as soon as there is room for it: the flush may not have come so far."""
-    return retry(lambda: log.admit(batch, read_header(batch)), BrokerError, "room for a batch", pause=0.001)
+    """Admit a batch as soon as it fits into the write cache: the flush may take a while."""
+    return retry(lambda: log.admit(batch, read_header(batch)), BrokerError, "space for a batch", pause=0.001)
 
 
 def append_for_ever(directory: Path, index_engine: str) -> None:

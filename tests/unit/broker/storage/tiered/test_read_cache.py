@@ -157,7 +157,7 @@ def test_entries_that_follow_each_other_are_returned_together() -> None:
 
     assert run(0, ReadLimits(1000, 1000)) == joined(0, 10), "a segment"
     assert run(20, ReadLimits(1000, 1000)) == joined(10, 12), "up to what is missing"
-    assert run(5, ReadLimits(1000, 64 * 3)) == joined(2, 5), "as much as there is room for"
+    assert run(5, ReadLimits(1000, 64 * 3)) == joined(2, 5), "as much as fits"
     assert run(5, ReadLimits(1000, 64 * 3 - 1)) == joined(2, 4)
     assert run(5, ReadLimits(8, 1000)) == joined(2, 4), "up to where the reader ends"
     assert run(5, ReadLimits(1000, 0, at_least_one=True)) == joined(2, 3)

@@ -56,7 +56,7 @@ class Tiers:
         harness.cursors.set_durable(LOG, 1)
         harness.path.reader_waits(LOG, 0)
         harness.admit(ONE)
-        harness.cursors.set_durable(LOG, 2)  # so that it is not dropped by the first one who reads it
+        harness.cursors.set_durable(LOG, 2)  # so that its first reader does not drop it
         harness.write_cache.active.clear()
 
     @staticmethod

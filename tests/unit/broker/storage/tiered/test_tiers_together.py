@@ -41,9 +41,9 @@ def opened(path: Path, **options: int) -> Iterator[tuple[TieredStorage, Log]]:
 
 
 def append(log: Log, size: int, number: int) -> bytes:
-    """Admit a batch, as soon as there is room, and wait until it may be read; return it as it is stored."""
+    """Admit a batch as soon as it fits, and wait until it may be read; return it as it is stored."""
     batch = filler_batch(2, size=size, timestamp=number)
-    base = retry(lambda: log.admit(batch, read_header(batch)), BrokerError, "room for a batch", pause=0.001)
+    base = retry(lambda: log.admit(batch, read_header(batch)), BrokerError, "space for a batch", pause=0.001)
     wait_until(lambda: log.is_confirmed(base), "the batch may be read", pause=0.0001)
     return base.to_bytes(8, "big") + bytes(batch[8:12]) + bytes(4) + bytes(batch[16:])
 

@@ -109,7 +109,7 @@ def test_a_half_is_full_at_its_last_byte_and_takes_small_batches_after_a_refusal
 
 @pytest.mark.covers("W2", "RO2")
 def test_swaps_under_a_writer_lose_nothing_and_a_reader_finds_everything() -> None:
-    """One thread flushes all the time. Each batch is in a half, or in what stands for the index."""
+    """One thread flushes all the time. Each batch is in a half, or in the dictionary that replaces the index."""
     write_cache: WriteCache[int] = WriteCache(SLOT_ALIGNMENT * 50, lambda: 0)
     flushed: dict[int, bytes] = {}
     written = threading.Event()

@@ -99,7 +99,7 @@ def test_a_task_stops_at_the_first_batch_that_failed_for_good() -> None:
 
 def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     producers = ProducerCache(ScriptedCluster().producer_with)
-    # Patched, since the whole process is what they change.
+    # Patched, since these functions change the whole process.
     calls: list[str] = []
     monkeypatch.setattr(task, "limit_malloc_trim", lambda: calls.append("memory"))
     monkeypatch.setattr(task, "gc_freeze_on_second_task", lambda: calls.append("freeze"))
@@ -126,7 +126,7 @@ def test_a_failure_drops_the_producer_of_its_task_alone() -> None:
     report = task.write_task(TaskSettings(one, SinkOptions(topic="good")), iter([batch(20)]), producers)
     assert producers.get(one) is first
     assert len(producers) == 1
-    assert report.report.records == 20, "a lap is one task's"
+    assert report.report.records == 20, "an interval is one task's"
     producers.clear()
     assert parts_of(first).failed
 

@@ -143,7 +143,7 @@ def test_a_byte_that_changed_is_never_taken_for_a_record_and_not_for_the_end_if_
         content = bytearray(whole)
         content[at] ^= 0xFF
         found = replayed_or_refused(disk_with(bytes(content)))
-        if FILE_HEADER.size + CRC.size <= at < BLOCK:  # what fills the first block up says nothing
+        if FILE_HEADER.size + CRC.size <= at < BLOCK:  # the padding of the first block has no meaning
             assert found == expected(range(20)), f"byte {at}"
         elif at < note:
             assert found is None, f"byte {at}"
