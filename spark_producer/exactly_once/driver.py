@@ -92,7 +92,7 @@ def begin(sink: SinkSettings) -> WriteHandle:
 
 
 def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> WriteCommitted | AlreadyDone:
-    """Make the rows of all tasks visible, as a whole, and return when all partitions have the markers.
+    """Make the rows of all tasks visible, as a whole, and return when all partitions with rows have the markers.
 
     Raises: as `begin`. If `again` of the ExactlyOnceError is true, the batch can run again. After any other error, the next BEGIN
     or `abort` finds out what was decided.

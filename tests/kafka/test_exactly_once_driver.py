@@ -166,8 +166,8 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_says(
         # While markers are on their way, coordinators and leaders are asked again and again, which the page does not count.
         sequences = 0 if handle.transaction_version is TransactionVersion.IMPLICIT else {"A": 1, "B": 2}[path]
         all_requests = ended.total()
-        ended[DESCRIBE_TRANSACTIONS.key] = min(ended[DESCRIBE_TRANSACTIONS.key], {"A": 1, "B": 3}[path])
-        ended[DESCRIBE_PRODUCERS.key] = min(ended[DESCRIBE_PRODUCERS.key], {"A": 2, "B": 5}[path] + sequences)
+        ended[DESCRIBE_TRANSACTIONS.key] = min(ended[DESCRIBE_TRANSACTIONS.key], {"A": 1, "B": 2}[path])
+        ended[DESCRIBE_PRODUCERS.key] = min(ended[DESCRIBE_PRODUCERS.key], {"A": 2, "B": 4}[path] + sequences)
         rounds = rounds_of(sink) - rounds - (all_requests - ended.total())
         totals = begun.total(), ended.total() - ended[PRODUCE.key] * (path == "A"), rounds
         least = counted.get(path, totals)

@@ -44,8 +44,9 @@ class WriteControl(NamedTuple):
 
     Before EndTxn the executor checks that the transaction starts at its own first row in each partition, so that no older
     transaction is merged with it and none of its rows is missing (R7); after it, that all partitions have the marker (R8), which
-    without `awaits_markers` is left to the `ReadLogs` that follows. A request without a response is never sent again
-    (`Indeterminate`). Result: `ControlWritten`, `MarkersLost`, `FencedOff`, `Indeterminate`, `OlderTransactionHangs`.
+    without `awaits_markers` is left to the `ReadLogs` that follows, or to the next `ReadControl`. A request without a response is
+    never sent again (`Indeterminate`). Result: `ControlWritten`, `MarkersLost`, `FencedOff`, `Indeterminate`,
+    `OlderTransactionHangs`.
     """
 
     fencing: ProducerIdAndEpoch
@@ -143,7 +144,7 @@ class Opened(NamedTuple):
 
 
 class ControlWritten(NamedTuple):
-    """The record is committed, with markers in all partitions. `fencing` is for the next write (EndTxn 5 raises the epoch)."""
+    """The record is committed, with markers in all partitions if they were awaited. `fencing` is for the next write (EndTxn 5 raises the epoch)."""
 
     fencing: ProducerIdAndEpoch
 

@@ -390,8 +390,8 @@ def write_command(fencing: ProducerIdAndEpoch, record: ControlRecord) -> WriteCo
 
 
 def decided(write: roll_forward.DecidedWrite, orphans: Orphans) -> Next:
-    """Return the state that rolls the record forward once it is in the log."""
-    return continue_roll_forward(roll_forward.start(write), orphans, write.record)
+    """Return the state that rolls the record forward once it is in the log. After its `DONE` a commit writes no other record."""
+    return continue_roll_forward(roll_forward.start(write._replace(is_last=True)), orphans, write.record)
 
 
 def continue_roll_forward(roll_forward_state: roll_forward.Next, orphans: Orphans, decision: ControlRecord) -> Next:

@@ -18,7 +18,7 @@ class Begun(NamedTuple):
 
 
 class WriteCommitted(NamedTuple):
-    """The batch is committed, with markers in all partitions."""
+    """The batch is committed, and all partitions with its rows have the markers."""
 
     batch: int
 

@@ -49,7 +49,8 @@ TAKEN_OVER = "that driver completes what is decided"
 class DecidedWrite(NamedTuple):
     """A decided write. `hanging` are partitions that have lost the marker of the record's own transaction.
 
-    `written` is the producer id and epoch of that transaction, if its markers are not checked yet.
+    `written` is the producer id and epoch of that transaction, if its markers are not checked yet. `is_last`: nothing is written
+    after `DONE` with this epoch of the control id.
     """
 
     record: ControlRecord
@@ -57,6 +58,7 @@ class DecidedWrite(NamedTuple):
     hanging: tuple[TopicPartition, ...] = ()
     tries: int = MAX_TRIES
     written: ProducerIdAndEpoch | None = None
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,11 @@ class ReadingLogs:
 
 @dataclass(frozen=True, slots=True)
 class WritingStatus:
-    """Writes the final status, which proves that this driver is still the newest. `outcome` applies once it is written."""
+    """Writes the final status, which proves that this driver is still the newest. `outcome` applies once it is written.
+
+    All rows are visible before `DONE`, and the next BEGIN checks whether a control record hangs. So the markers of a `DONE` that
+    ends its epoch are not awaited.
+    """
 
     failpoint: ClassVar = "deciding"
 
@@ -119,7 +125,8 @@ class WritingStatus:
 
     @property
     def command(self) -> WriteControl:
-        return WriteControl(self.write.fencing, self.record)
+        ends_epoch = self.write.is_last and self.record.status is Status.DONE
+        return WriteControl(self.write.fencing, self.record, awaits_markers=not ends_epoch)
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):

@@ -89,7 +89,7 @@ def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -
         WriteControl(HELD, DECIDED, awaits_markers=False),
         EndTasks((ONE, TWO), commit=True),
         ReadLogs((ONE, TWO), HELD),
-        WriteControl(NEWER, DONE),
+        WriteControl(NEWER, DONE, awaits_markers=False),
     ]
     assert outcome == WriteCommitted(5)
 
@@ -198,7 +198,7 @@ def test_both_kinds_of_tasks_go_into_one_decision() -> None:
     )
     decided = record(Status.COMMITTING, 5, TOKEN, ONE)._replace(inline=(TopicPartition("t", 3),), rows=3)
     assert asked[1] == WriteControl(HELD, decided, inline=True, awaits_markers=False)
-    assert asked[4] == WriteControl(HELD, DONE._replace(rows=3, done_rows=3))
+    assert asked[4] == WriteControl(HELD, DONE._replace(rows=3, done_rows=3), awaits_markers=False)
     assert outcome == WriteCommitted(5)
 
 
@@ -329,7 +329,7 @@ def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fen
         [Voted(), Indeterminate(), Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, ControlWritten(NEWEST)],
     )
     assert asked[2:5] == [Fence(), ReadControl(), EndTasks((ONE, TWO), commit=True)]
-    assert asked[-1] == WriteControl(NEWER, DONE)
+    assert asked[-1] == WriteControl(NEWER, DONE, awaits_markers=False)
     assert outcome == WriteCommitted(5)
 
 
