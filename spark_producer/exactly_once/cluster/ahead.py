@@ -14,7 +14,7 @@ from spark_producer.admin.client import metadata_request
 from spark_producer.admin.exchange import ANY, Exchange, NodeRequest, ResponseOrError
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import PyProducerError
-from spark_producer.protocol import DESCRIBE_PRODUCERS, METADATA
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA
 from spark_producer.protocol.messages import MetadataResponse
 
 MAX_AGE_S = 1.0
@@ -110,8 +110,15 @@ def _partitions(call: NodeRequest) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(topic.name, each) for topic in call.body.topics for each in topic.partition_indexes)
 
 
+def _ids(call: NodeRequest) -> frozenset[str]:
+    return frozenset(call.body.transactional_ids if call.api.key == DESCRIBE_TRANSACTIONS.key else ())
+
+
 def _answers(asked: NodeRequest, call: NodeRequest) -> bool:
-    """Return whether the response to `asked` has all that `call` asks for: it may have the producers of more partitions."""
+    """Return whether the response to `asked` has all that `call` asks for: it may be about more partitions or transactions."""
     if asked == call:
         return True
-    return asked[:2] == call[:2] and bool(wanted := _partitions(call)) and wanted <= _partitions(asked)
+    if asked[:2] != call[:2]:
+        return False
+    partitions, ids = _partitions(call), _ids(call)
+    return bool(partitions or ids) and partitions <= _partitions(asked) and ids <= _ids(asked)

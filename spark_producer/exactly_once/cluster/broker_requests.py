@@ -170,6 +170,7 @@ class TransactionAdmin:
         resend: bool,
         postponed: set[str] | None = None,
         begun: Exchange | None = None,
+        ask_next: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         """Send a request for each transactional id to its coordinator, and return the responses by id.
 
@@ -177,15 +178,20 @@ class TransactionAdmin:
         after no response. A response is a body; or an error, if it is unknown whether the coordinator has acted, or if it could
         not be reached; or the last response before the deadline. The ids of requests that a coordinator asked to repeat later are
         added to `postponed`: it may have executed them nevertheless. `begun` are the first requests, if they are sent already.
+
+        `ask_next` is called when the first requests are sent: what it asks ahead follows them on their connections, and does not
+        count if one of them is sent again.
         """
         responses: dict[str, Any] = {}
         left = list(requests)
         try:
-            for _ in self.attempts(deadline, "its coordinator"):
+            for number in self.attempts(deadline, "its coordinator"):
                 if begun is None:
                     nodes = self.coordinators(left, deadline)
                     calls = [NodeRequest(nodes[each], api, requests[each]) for each in left]
                     begun = self.client.begin(calls, deadline)
+                if not number:
+                    ask_next()
                 found, begun = self.client.finish(begun), None
                 responses.update(zip(left, found, strict=True))
                 left = [each for each in left if self._must_retry(each, responses[each], resend)]
@@ -193,6 +199,7 @@ class TransactionAdmin:
                     postponed.update(each for each in left if not isinstance(responses[each], PyProducerError))
                 if not left:
                     break
+                self.ahead.drop()
         except KafkaTimeout as error:
             for each in left:
                 responses.setdefault(each, error)

@@ -43,6 +43,7 @@ from spark_producer.exactly_once.cluster.partition_state import TransactionSpan,
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlWritten,
     DescribeControlId,
     Ended,
     EndTasks,
@@ -172,7 +173,7 @@ class CommandExecutor:
         deadline = self.client.deadline()
         if seconds is not None:
             deadline = min(deadline, self.client.clock() + seconds)
-        if self._begun is None and not isinstance(command, Fence | ReadControl | ListOpen):
+        if self._begun is None and not isinstance(command, Fence | ReadControl | ListOpen | ReadLogs):
             self.brokers.ahead.drop()
         fenced = self._just_fenced
         self._just_fenced = isinstance(command, Fence) or (fenced and isinstance(command, ReadControl))
@@ -260,6 +261,8 @@ class CommandExecutor:
         if write is None or write.command != command:
             write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
         response = write.run(inline, self._max_part_bytes(command.record, deadline), deadline)
+        if not isinstance(response, ControlWritten):
+            self.brokers.ahead.drop()
         self._unseen = command.fencing, write.spans
         if inline:
             counts = {tp: sum(batch.records for batch in batches) for tp, batches in inline.items()}

@@ -24,7 +24,7 @@ from spark_producer.exactly_once.cluster.broker_requests import (
     worst_error,
 )
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
-from spark_producer.exactly_once.cluster.coordinator_state import describe
+from spark_producer.exactly_once.cluster.coordinator_state import ask_states, describe
 from spark_producer.exactly_once.cluster.end_transactions import END_TXN_APIS
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.cluster.partition_state import (
@@ -236,9 +236,10 @@ class ControlWrite:
         body = EndTxnRequest(self._id, *self._fencing, True)
         postponed: set[str] = set()
         api, requests = END_TXN_APIS[self._transaction_version], {self._id: body}
-        response = self._brokers.request_coordinators(api, requests, self._deadline, resend=False, postponed=postponed)[
-            self._id
-        ]
+        self._brokers.ahead.drop()
+        response = self._brokers.request_coordinators(
+            api, requests, self._deadline, resend=False, postponed=postponed, ask_next=self._ask_next
+        )[self._id]
         if not isinstance(response, PyProducerError) and worst_error(response) == Code.INVALID_TXN_STATE:
             return Indeterminate("the transaction had timed out")
         stop = self._stop(response, "the commit")
@@ -251,6 +252,10 @@ class ControlWrite:
         if response.producer_id < 0 or response.producer_epoch < 0:
             return Indeterminate("the response to the commit lacks the next epoch")
         return ControlWritten(ProducerIdAndEpoch(response.producer_id, response.producer_epoch))
+
+    def _ask_next(self) -> None:
+        if self.command.awaits_markers:
+            ask_states(self._brokers, [self._id])
 
     def _abort(self) -> None:
         """Abort the transaction, if the brokers answer; otherwise the next fence does. A failure of this is ignored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from spark_producer.common.cluster import TopicPartition, TransactionVersion
@@ -15,7 +16,8 @@ from spark_producer.exactly_once.cluster.broker_requests import (
     refused,
     worst_error,
 )
-from spark_producer.exactly_once.cluster.coordinator_state import describe, partitions_of
+from spark_producer.exactly_once.cluster.coordinator_state import ask_states, describe, partitions_of
+from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import Ended, EndRefused
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import END_TXN, Api
@@ -35,7 +37,8 @@ def end_tasks(
 ) -> tuple[Ended | EndRefused, ...]:
     """Commit or abort transactions, and return the coordinators' result for each, in order.
 
-    A request without a response is sent again: that is harmless, since each transaction has its own epoch.
+    A request without a response is sent again: that is harmless, since each transaction has its own epoch. After a commit the
+    logs are read, so the question for the states follows the requests.
 
     Raises:
         KafkaTimeout: some had no response in time; the message names one of them, and the partitions that it waits for.
@@ -50,7 +53,15 @@ def end_tasks(
             if each.transaction_version is transaction_version
         }
         responses |= (
-            brokers.request_coordinators(END_TXN_APIS[transaction_version], requests, deadline, resend=True)
+            brokers.request_coordinators(
+                END_TXN_APIS[transaction_version],
+                requests,
+                deadline,
+                resend=True,
+                ask_next=partial(ask_states, brokers, [*requests, control_id(brokers.sink)])
+                if commit
+                else lambda: None,
+            )
             if requests
             else {}
         )

@@ -74,6 +74,7 @@ def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient)
     topic = messages.DescribeProducersTopicResult("commits", (partition,))
     client.answers(DESCRIBE_PRODUCERS, messages.DescribeProducersResponse(0, (topic,)))
     client.answers(END_TXN, messages.EndTxnResponse(0, 0, -1, -1))
+    client.answers(DESCRIBE_TRANSACTIONS, all_open(control_id("orders")))
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t")
     command = WriteControl(ProducerIdAndEpoch(7, 3), record)
     answer = ControlWrite(brokers_of(client), "commits", TransactionVersion.IMPLICIT, command, client.deadline()).run(

@@ -27,14 +27,14 @@ class Flights(NamedTuple):
 
 
 NOW: Mapping[tuple[int, str, int], Flights] = {
-    (EXPLICIT, "A", 1): Flights(3, 5),
-    (IMPLICIT, "A", 1): Flights(3, 4),
-    (EXPLICIT, "A", 4): Flights(3, 6),
-    (IMPLICIT, "A", 4): Flights(3, 5),
-    (EXPLICIT, "B", 1): Flights(3, 10),
-    (IMPLICIT, "B", 1): Flights(3, 8),
-    (EXPLICIT, "B", 4): Flights(3, 10),
-    (IMPLICIT, "B", 4): Flights(3, 8),
+    (EXPLICIT, "A", 1): Flights(3, 4),
+    (IMPLICIT, "A", 1): Flights(3, 3),
+    (EXPLICIT, "A", 4): Flights(3, 5),
+    (IMPLICIT, "A", 4): Flights(3, 4),
+    (EXPLICIT, "B", 1): Flights(3, 9),
+    (IMPLICIT, "B", 1): Flights(3, 7),
+    (EXPLICIT, "B", 4): Flights(3, 9),
+    (IMPLICIT, "B", 4): Flights(3, 7),
 }
 """Flights by transaction.version, path and number of tasks. Enter the lower number when a change has saved a flight."""
 

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from spark_producer.common.cluster import TopicPartition, TransactionVersion
+from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
+from spark_producer.exactly_once.cluster.coordinator_state import describe
+from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
     ControlWritten,
+    Ended,
     OlderTransactionHangs,
     WriteControl,
     WriteResult,
@@ -29,6 +33,7 @@ from tests.unit.exactly_once.test_performers import (
     OURS,
     RECORD,
     ROWS,
+    TASK,
     Log,
     added,
     batches,
@@ -104,3 +109,25 @@ def test_an_older_transaction_that_the_look_shows_ends_the_write(client: Scripte
     looks_show(client, {**BOTH, ROWS: 50})
     assert write(client) == OlderTransactionHangs((ROWS,))
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
+
+
+def test_the_state_after_the_end_is_asked_for_with_it_and_again_if_it_is_repeated(client: ScriptedClient) -> None:
+    """A state from before the last EndTxn may be that of an open transaction."""
+    looks_show(client, BOTH)
+    client.answers(END_TXN, ended(Code.CONCURRENT_TRANSACTIONS), ended(0, *OURS))
+    assert write(client) == ControlWritten(OURS)
+    names = [name for name, _, _ in client.sent if name in (END_TXN.name, DESCRIBE_TRANSACTIONS.name)]
+    assert names == [END_TXN.name, DESCRIBE_TRANSACTIONS.name] * 2
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_the_states_of_tasks_are_asked_for_with_the_end_of_their_transactions(
+    client: ScriptedClient, repeated: bool
+) -> None:
+    client.answers(END_TXN, *[ended(Code.CONCURRENT_TRANSACTIONS)] * repeated, ended())
+    brokers = brokers_of(client)
+    brokers.coordinators([control_id(brokers.sink)], client.deadline())
+    assert end_tasks(brokers, [TASK], True, client.deadline()) == (Ended(),)
+    describe(brokers, [TASK.transactional_id], client.deadline())
+    assert len(client.bodies(DESCRIBE_TRANSACTIONS)) == 1 + repeated
+    assert client.sent[-1][0] == DESCRIBE_TRANSACTIONS.name

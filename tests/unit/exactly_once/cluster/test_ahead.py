@@ -11,9 +11,11 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
+from spark_producer.exactly_once.cluster.coordinator_state import ask_states, describe
 from spark_producer.exactly_once.cluster.partition_state import ask_producers, producers
-from spark_producer.protocol import DESCRIBE_PRODUCERS, LIST_TRANSACTIONS, messages
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
 from tests.fakes.scripted_client import LOST, ScriptedClient, brokers_of
+from tests.unit.exactly_once.test_performers import described
 
 ZERO, ONE = TopicPartition("rows", 0), TopicPartition("rows", 1)
 ANSWER = messages.ListTransactionsResponse(7)
@@ -115,3 +117,15 @@ def test_a_leader_that_was_deposed_meanwhile_has_not_answered(client: ScriptedCl
     brokers._epochs[ZERO] = 5
     producers(brokers, [ZERO], client.deadline())
     assert sent(client) == 2
+
+
+def test_a_response_about_more_transactions_answers_for_some(client: ScriptedClient) -> None:
+    brokers = brokers_of(client)
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing")
+    brokers.coordinators(["one", "two"], client.deadline())
+    ask_states(brokers, ["two", "one"])
+    assert describe(brokers, ["one"], client.deadline()).keys() == {"one"}
+    assert len(client.bodies(DESCRIBE_TRANSACTIONS)) == 1
+    ask_states(brokers, ["one"])
+    assert describe(brokers, ["one", "two"], client.deadline()).keys() == {"one", "two"}
+    assert len(client.bodies(DESCRIBE_TRANSACTIONS)) == 3
