@@ -69,7 +69,8 @@ class _Batch:
 class _Queue:
     """The batches of one partition, in order."""
 
-    def __init__(self, batches: Sequence[EncodedBatch], sequence: int) -> None:
+    def __init__(self, batches: Sequence[EncodedBatch], sequence: int, *, first_alone: bool) -> None:
+        self._first_alone = first_alone
         self.batches: list[_Batch] = []
         for batch in batches:
             self.batches.append(_Batch(batch, sequence))
@@ -86,14 +87,14 @@ class _Queue:
     def next_ones(self) -> list[_Batch]:
         """Return the next batches to send.
 
-        The first one is sent alone: if it were refused, a leader that does not know the producer yet might accept the second in
-        its place.
+        With `first_alone` the first one is: if it were refused, a leader that does not know the producer yet might accept the
+        second in its place.
         """
         while self._first < len(self.batches) and self.batches[self._first].offsets is not None:
             self._first += 1
         unacknowledged = map(self.batches.__getitem__, range(self._first, len(self.batches)))
         left = (batch for batch in unacknowledged if batch.offsets is None)
-        return [*islice(left, MAX_IN_FLIGHT if self.acknowledged else 1)]
+        return [*islice(left, 1 if self._first_alone and not self.acknowledged else MAX_IN_FLIGHT)]
 
     def split(self) -> None:
         """Split all batches that are at least as large as one that was too large: the leader would refuse them as well."""
@@ -130,7 +131,9 @@ class InlineProduce:
         self._transactional_id = transactional_id
         self._fencing = fencing
         self._api = PRODUCE_APIS[transaction_version]
-        self._queues = {tp: _Queue(some, sequences.get(tp, 0)) for tp, some in batches.items()}
+        # From Produce 12 on a leader refuses any other first sequence than 0, so none is accepted in place of the first batch.
+        first_alone = transaction_version is TransactionVersion.EXPLICIT
+        self._queues = {tp: _Queue(some, sequences.get(tp, 0), first_alone=first_alone) for tp, some in batches.items()}
         self._begun: tuple[list[_Request], Exchange] | None = None
         """The requests of the next round, if they are sent already."""
 

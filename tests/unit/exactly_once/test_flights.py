@@ -30,7 +30,7 @@ NOW: Mapping[tuple[int, str, int], Flights] = {
     (EXPLICIT, "A", 1): Flights(3, 4),
     (IMPLICIT, "A", 1): Flights(3, 3),
     (EXPLICIT, "A", 4): Flights(3, 5),
-    (IMPLICIT, "A", 4): Flights(3, 4),
+    (IMPLICIT, "A", 4): Flights(3, 3),
     (EXPLICIT, "B", 1): Flights(3, 9),
     (IMPLICIT, "B", 1): Flights(3, 7),
     (EXPLICIT, "B", 4): Flights(3, 9),

@@ -24,9 +24,14 @@ def client() -> ScriptedClient:
     return made
 
 
-def produce(client: ScriptedClient, log: Callable[[Any], Any], count: int) -> Any:
+def produce(
+    client: ScriptedClient,
+    log: Callable[[Any], Any],
+    count: int,
+    level: TransactionVersion = TransactionVersion.EXPLICIT,
+) -> Any:
     client.scripts[PRODUCE.name] = log
-    made = InlineProduce(brokers_of(client), "id", OURS, TransactionVersion.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
+    made = InlineProduce(brokers_of(client), "id", OURS, level, {ROWS: batches(ROWS, count)}, {})
     return made.run(client.deadline())
 
 
@@ -47,7 +52,13 @@ def test_what_is_too_large_for_a_topic_is_cut_with_all_batches_of_its_size(clien
         produce(client, Log(*[Code.MESSAGE_TOO_LARGE] * 2), 1)
 
 
-def test_at_most_five_batches_of_a_partition_fly_each_in_a_request_of_its_own(client: ScriptedClient) -> None:
+@pytest.mark.parametrize(
+    ("level", "expected"), [(TransactionVersion.EXPLICIT, [1, 5, 5, 1]), (TransactionVersion.IMPLICIT, [5, 5, 2])]
+)
+def test_at_most_five_batches_of_a_partition_fly_each_in_a_request_of_its_own(
+    client: ScriptedClient, level: TransactionVersion, expected: list[int]
+) -> None:
+    """The first alone, so that no leader takes another in its place, unless leaders refuse such a one."""
     flights: list[int] = []
     request_all = client.request_all
 
@@ -56,11 +67,17 @@ def test_at_most_five_batches_of_a_partition_fly_each_in_a_request_of_its_own(cl
         return request_all(calls, deadline)
 
     client.request_all = counted  # type: ignore[method-assign]
-    assert produce(client, Log(), 12) is None
-    assert [flight for flight in flights if flight] == [1, 5, 5, 1], (
-        "the first alone, so that no leader takes another in its place"
-    )
+    assert produce(client, Log(), 12, level) is None
+    assert [flight for flight in flights if flight] == expected
     assert all(len(body.topic_data[0].partition_data) == 1 for body in client.bodies(PRODUCE))
+
+
+def test_batches_that_follow_a_refused_first_one_are_sent_again_in_order(client: ScriptedClient) -> None:
+    """From Produce 12 on a leader without state takes no other first sequence than 0."""
+    log = Log(Code.MESSAGE_TOO_LARGE, *[Code.OUT_OF_ORDER_SEQUENCE_NUMBER] * 3)
+    assert produce(client, log, 4, TransactionVersion.IMPLICIT) is None
+    assert [sequence for _, _, sequence in log.refused] == [0, 2, 4, 6]
+    assert [sequence for _, _, sequence in log.taken] == [*range(8)]
 
 
 def test_only_what_was_refused_makes_the_next_batches_wait(client: ScriptedClient) -> None:
