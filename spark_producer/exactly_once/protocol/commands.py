@@ -144,7 +144,10 @@ class Opened(NamedTuple):
 
 
 class ControlWritten(NamedTuple):
-    """The record is committed, with markers in all partitions if they were awaited. `fencing` is for the next write (EndTxn 5 raises the epoch)."""
+    """The record is committed, with markers in all partitions if they were awaited.
+
+    `fencing` is for the next write (EndTxn 5 raises the epoch).
+    """
 
     fencing: ProducerIdAndEpoch
 
