@@ -14,6 +14,8 @@ from spark_producer import errors
 from spark_producer.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    import threading
+
     from pyspark.sql import SparkSession
 
     from spark_producer.accumulator import RecordMetadata, TableMetadata
@@ -39,6 +41,7 @@ __all__ = [
     "errors",
     "follow",
     "register",
+    "warm_up",
 ]
 
 _HOMES = {
@@ -69,6 +72,25 @@ def register(spark: SparkSession) -> None:
     if spark not in followed:
         register_once(spark, PyProducerDataSource)
     make_active(spark)
+
+
+def warm_up(spark: SparkSession) -> threading.Thread:
+    """Start the Python processes of a batch write while the program goes on, so that its first write does not wait for them.
+
+        spark_producer.warm_up(spark)
+        df = spark.read…
+        df.write.format("pyproducer")….save()
+
+    It registers `format("pyproducer")`, as `register` does. Then a thread writes some rows through Spark to nowhere, and no
+    broker is asked. The returned thread can be joined. Spark ends workers that are idle for a minute.
+
+    Raises:
+        ImportError: this PySpark is older than 4.0.
+    """
+    register(spark)
+    from spark_producer.datasource.warm_up import start_warm_up
+
+    return start_warm_up(spark)
 
 
 def check(spark: SparkSession, options: Mapping[str, object], *, tasks: int = 8) -> list[HostFinding]:
