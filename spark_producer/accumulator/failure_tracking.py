@@ -49,7 +49,7 @@ class BatchFailure:
         self._by_owner = by_owner
 
     def for_thread(self, owner: ThreadFailures) -> Exception:
-        """Return the error for this thread, which may have the numbers of the thread's own rows."""
+        """Return the error for the thread of `owner`, which may name the numbers of that thread's rows."""
         return self._by_owner.get(owner, self.error)
 
 

@@ -66,7 +66,7 @@ class BatchResult:
         self._base_offset = self._log_append_time = -1
 
     def add(self, offset_delta: int, timestamp: int, callback: Callback | None) -> RecordFuture:
-        """Add and return the future of one more record, at this index of the batch."""
+        """Add and return the future of one more record, whose index in the batch is `offset_delta`."""
         future = RecordFuture(self, offset_delta, timestamp, callback)
         self.futures.append(future)
         return future

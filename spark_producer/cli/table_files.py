@@ -246,7 +246,7 @@ def _lines(name: str, file: pa.NativeFile) -> Iterator[bytes]:
         length += len(first)
         if length > MAX_LINE_BYTES:
             raise RecordError(
-                f"{name}: a line is longer than {MAX_LINE_BYTES >> 20} MiB; --format sets the format of the file"
+                f"{name}: a line is longer than {MAX_LINE_BYTES >> 20} MiB. If it is no file of lines, set --format"
             )
         if more:
             yield b"".join(begun).removesuffix(b"\r")

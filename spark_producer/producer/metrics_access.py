@@ -28,7 +28,7 @@ class Meter:
         self._levels: Callable[[float], Levels] = lambda _: Levels()
 
     def set_level_sources(self, client: Network, pool: BufferPool, metadata: Metadata) -> None:
-        """Set the sources of the levels."""
+        """Set the objects from which the metrics of current levels, such as connections, are read."""
 
         def levels(now: float) -> Levels:
             connections, requests = client.load()

@@ -88,7 +88,7 @@ def as_columns(topic: str, record: SingleRecord) -> CheckedColumns:
 
 
 def read_headers(record: SingleRecord) -> tuple[Header, ...]:
-    """Return the headers of a record as a consumer reads them, for any types that they were made of."""
+    """Return the headers of a record as a consumer reads them, whatever the types that were given."""
     if record.headers == NO_HEADERS:
         return ()
     cursor = RecordCursor(memoryview(record.headers))

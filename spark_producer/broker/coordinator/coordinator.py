@@ -277,7 +277,7 @@ class BrokerCoordinator:
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, implicit: bool
     ) -> tuple[Code, ProducerIdAndEpoch]:
-        """Commit or abort a transaction; return the producer id and epoch of the next one too.
+        """Commit or abort a transaction. Return the error code, and the producer id and epoch of the next transaction.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.

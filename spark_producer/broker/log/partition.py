@@ -240,7 +240,7 @@ def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchH
             )
         if header.size > max_message_bytes:
             raise BrokerError(
-                f"the record batch has {header.size} bytes, max.message.bytes is {max_message_bytes}",
+                f"the record batch has {header.size} bytes, more than max.message.bytes ({max_message_bytes})",
                 code=Code.MESSAGE_TOO_LARGE,
             )
         check_crc(header, records)

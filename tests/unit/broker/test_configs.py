@@ -104,7 +104,7 @@ def test_a_setting_counts_from_the_next_append_on(context: Context) -> None:
     partition = context.topics.partition("t", 1)
     partition.append(make_batch(size=4000))
     assert altered(context, ("max.message.bytes", SET, "3000"), ("segment.bytes", SET, "20000000")) == Code.NONE
-    with pytest.raises(BrokerError, match=r"max\.message\.bytes is 3000"):
+    with pytest.raises(BrokerError, match=r"max\.message\.bytes \(3000\)"):
         partition.append(make_batch(size=4000))
 
 

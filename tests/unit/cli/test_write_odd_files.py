@@ -159,7 +159,9 @@ def test_a_line_without_end_is_not_kept(
     command = ["write", str(path), "t", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
     assert main([*command, "--format", "json"]) == 1
     message = capsys.readouterr().err
-    assert "a line is longer than 5 MiB; --format sets the format" in message, "before anything is asked of a broker"
+    assert "longer than 5 MiB. If it is no file of lines, set --format" in message, (
+        "before anything is asked of a broker"
+    )
 
 
 @pytest.mark.covers("COM24")

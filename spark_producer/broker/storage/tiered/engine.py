@@ -245,7 +245,7 @@ class Engine:
         self.flusher.wake()
 
     def set_aside(self, state: LogState) -> None:
-        """Set the records of a log aside; its partition has no log then."""
+        """Set the records of a log aside. Its partition has no log afterwards."""
         self.catalog.set_aside(state.log_id)
 
     def states_with_records(self) -> list[LogState]:

@@ -113,7 +113,7 @@ class LocationIndex(Protocol):
         read: other batches may have got their offsets since."""
 
     def delete_before(self, log_id: int, offset: int) -> None:
-        """Remove the batches of a log that end at `offset` or before, in memory: the next opening of the index has them again."""
+        """Remove the batches of a log that end at `offset` or before, in memory only: an index that is opened again has them."""
 
     def delete_log(self, log_id: int) -> None:
         """Remove a log, in memory: the next opening of the index has it again."""
