@@ -94,7 +94,7 @@ def places(count: int) -> list[TopicPartition]:
 
 
 class Run:
-    """One scene: rows go in, and everything that is ready goes out."""
+    """One scene: rows are appended, and all ready batches are drained."""
 
     def __init__(self, scene: Scene) -> None:
         self._made, self._rows = accumulator(scene.partitions), rows()

@@ -48,7 +48,7 @@ class Figures:
 
 
 class Sender(Protocol):
-    """One producer. `send` can take a callback; `wait` returns when everything is acknowledged."""
+    """One producer. `send` can take a callback; `wait` returns when all records are acknowledged."""
 
     def send(self, key: bytes, on_ack: OnAck | None) -> None:
         """Queue a record, and keep what is needed to know whether it arrived."""

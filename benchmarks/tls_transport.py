@@ -26,7 +26,7 @@ from spark_producer.security.contexts import server_context
 from tests.support.certificates import Certificates
 
 MAX_REQUESTS = 100_000
-"""In a round: enough for small ones."""
+"""Maximum requests of a round: enough for small ones."""
 HEADER_BYTES = 120
 """About what a Produce request has beside its batches."""
 SETTINGS = ConnectionSettings(())

@@ -39,11 +39,11 @@ class Actor:
         self.outcome: Any = None
         self.done = False
         self.condition: Condition | None = None
-        """the one that it sleeps on"""
+        """The condition on which it sleeps."""
         self.orders: tuple[Order, ...] = ()
         self.order: Order = "go"
         self.place: tuple[int, ...] = ()
-        """where its code stands, from the innermost call outwards"""
+        """The positions in its code, from the innermost call outwards."""
         self.thread = greenlet(self._run)
         self._call = call
 
@@ -66,7 +66,7 @@ class Scheduler:
     def __init__(self, clock: FakeClock, faults: tuple[Order, ...] = ()) -> None:
         self.clock = clock
         self.faults = faults
-        """orders beside "go" that may be given: "expire" and "interrupt" to who sleeps, "fail" at a `risk`"""
+        """Orders beside "go": "expire" and "interrupt" for a sleeping actor, "fail" at a `risk`."""
         self.actors: list[Actor] = []
         self._current: Actor | None = None
         self._test = getcurrent()
@@ -114,7 +114,7 @@ class Scheduler:
         return actor
 
     def give(self, actor: Actor, order: Order) -> None:
-        """One step of one actor: from where it stands to where it stands next."""
+        """Run one step of an actor: from its position to the next."""
         actor.order, self._current = order, actor
         actor.thread.switch()
         self._current = None
@@ -199,7 +199,7 @@ class Schedule:
     fresh = True
 
     def choose(self, count: int) -> int:
-        """One of `count` possibilities."""
+        """Return one of `count` possibilities."""
         raise NotImplementedError
 
 
@@ -220,7 +220,7 @@ class Path(Schedule):
 
 
 class Chance(Schedule):
-    """At random, from a seed."""
+    """A schedule that chooses at random, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -251,14 +251,14 @@ class MemoryLog:
 
     @property
     def rewritable_end(self) -> int:
-        """Its last batch stays."""
+        """The base offset of the last readable batch, which is not rewritten."""
         return self._readable[-1][0].base_offset if self._readable else self.start_offset
 
     def rewrite(self, end: int) -> MemoryRewriting:
         return MemoryRewriting(self, end)
 
     def close(self, *, discard: bool = False) -> None:
-        """Nothing is kept."""
+        """Do nothing: no batch is kept."""
 
 
 class MemoryRewriting:

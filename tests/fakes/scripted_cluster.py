@@ -58,25 +58,25 @@ class ScriptedCluster:
     """The state that a test controls. All waits have a deadline; `lock` guards everything."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"t": 1})
-    """partitions of each topic; all led by node 1"""
+    """Partitions of each topic; all led by node 1."""
     topic_codes: Callable[[str], int] = lambda _: 0
     produce_code: Callable[[TopicPartition], int] = lambda _: 0
     complaints: dict[int, str] = field(default_factory=dict)
-    """about single records of refused batches"""
+    """Error messages of single records of rejected batches."""
     holding: bool = False
     held: list[Held] = field(default_factory=list)
     log: dict[TopicPartition, list[bytes | None]] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
     questions: int = 0
     described: int = 0
-    """topics in all questions"""
+    """Topics in all Metadata requests."""
     sequences: dict[TopicPartition, list[int]] = field(default_factory=dict)
-    """first sequences of the batches that were taken"""
+    """Base sequences of the batches that were accepted."""
     apis: list[AnyApi] = field(default_factory=list)
-    """of all requests"""
+    """APIs of all requests."""
     wakeups: int = 0
     held_metadata: tuple[object, MetadataResponse] | None = None
-    """an answer that waits for the test's permission"""
+    """A response that waits for the test's permission."""
     poll_error: BaseException | None = None
     last_error: PyProducerError | None = None
     fatal_error: PyProducerError | None = None
@@ -84,13 +84,13 @@ class ScriptedCluster:
     levels: dict[str, int] = field(default_factory=dict)
     """finalized features of the cluster"""
     names: list[str] = field(default_factory=list)
-    """the requests of transactions, in words: find, init, add, group, offsets, commit, abort"""
+    """Requests of transactions by name: find, init, add, group, offsets, commit, abort."""
     codes: dict[str, list[int]] = field(default_factory=dict)
-    """the next error codes of their answers"""
+    """The next error codes of their responses."""
     holding_apis: set[str] = field(default_factory=set)
-    """those that stay without an answer until `release_apis`"""
+    """Requests without a response until `release_apis`."""
     holding_ids: bool = False
-    """whether questions for a producer id stay without an answer"""
+    """Whether requests for a producer id stay without a response."""
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition()
@@ -98,7 +98,7 @@ class ScriptedCluster:
         self.woken = False
         self.producers: list[Producer] = []
         self.clients: list[ScriptedNetwork] = []
-        """the network of every producer, also of one that failed to start"""
+        """The client of every producer, also of one that failed to start."""
         self.ids_asked = 0
         self.held_apis: list[tuple[AnyApi, tuple[object, ...], object]] = []
         self._holding_metadata = False

@@ -192,11 +192,11 @@ class SenderFakes:
         self.complete(question, InitProducerIdResponse(0, 0, producer_id, epoch))
 
     def give_id(self, producer_id: int, epoch: int) -> None:
-        """As if the brokers had given this id before the test begins; no question is sent."""
+        """Set the producer id, as if the brokers had returned it before the test begins; no request is sent."""
         self.sender._identity.received(producer_id, epoch)
 
     def batches(self, *values: bytes, partition: int = 0) -> None:
-        """One full batch for each value."""
+        """Append one full batch for each value."""
         for value in values:
             self.fakes.append(value.ljust(900, b"."), tp=TopicPartition(TOPIC, partition))
 
@@ -207,7 +207,7 @@ class SenderFakes:
 
 
 def acquaint(queue: PartitionQueue, identity: ProducerIdAndEpoch, now: float) -> None:
-    """As if the brokers had just acknowledged what came before sequence 0: the next batches need not wait for each other."""
+    """Note all earlier sequence numbers as acknowledged: the next batches need not wait for each other."""
     queue.begin(identity)
     queue.last_acked, queue.drained_at = 2**31 - 1, now
     queue.known_to_broker = True
@@ -269,7 +269,7 @@ def batches_of(requests: Sequence[ClientRequest]) -> list[ProducerBatch]:
 
 
 def in_flight(made: SenderFakes, *values: bytes, partition: int = 0) -> list[ClientRequest]:
-    """One request for each value, sent and not yet answered."""
+    """Return one request for each value, sent and not yet answered."""
     made.batches(*values, partition=partition)
     requests = made.produce()
     assert len(requests) == len(values)

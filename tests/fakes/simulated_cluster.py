@@ -68,14 +68,14 @@ class Log:
 
     leader: int
     largest: int
-    """bytes of a batch that the brokers take; always the same for a batch, as a real topic's limit is"""
+    """Maximum size of a batch; always the same for a batch, as a real topic's limit is."""
     leader_epoch: int = 0
     records: list[int] = field(default_factory=list)
     epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     """producer id → epoch and next sequence"""
     remembered: deque[tuple[int, int, int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
     refusals: int = 0
-    """batches that are refused for want of replicas before the first is taken, as of a topic that was just made"""
+    """Number of batches that are refused with too few replicas before the first is accepted, as of a new topic."""
     denied: bool = False
     """whether the producer's user lacks the right to write; such a batch leaves no trace"""
 
@@ -145,7 +145,7 @@ class SimulatedCluster:
         """error codes of batches that are refused without a reason of their own"""
 
     def accept_every_batch(self) -> None:
-        """No batch is too large, and each is accepted in the end."""
+        """Accept batches of all sizes, and each of them in the end."""
         self.errors.remove(REFUSED)
         for log in self.logs:
             log.largest = 1 << 30

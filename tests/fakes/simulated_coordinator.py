@@ -54,9 +54,9 @@ class SimulatedCoordinator:
     implicit: bool
     identity: ProducerIdAndEpoch = ProducerIdAndEpoch(0, -1)  # noqa: RUF009 - a named tuple
     previous: ProducerIdAndEpoch | None = None
-    """the one before, by which an EndTxn that gave the next epoch is known again"""
+    """The epoch before, by which a repeated EndTxn that raised the epoch is recognised."""
     raised_from: ProducerIdAndEpoch | None = None
-    """the one before, if its owner has raised it; a new owner names none"""
+    """The epoch before, if its owner has raised it; a new owner names none."""
     phase: Phase = Phase.EMPTY
     added: set[int] = field(default_factory=set)
     ready_at: float = 0.0

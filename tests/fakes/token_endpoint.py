@@ -53,7 +53,7 @@ class TokenEndpoint:
             do_GET = do_POST
 
             def log_message(self, *_: object) -> None:
-                """Nothing is to be seen on the terminal."""
+                """Print nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = False

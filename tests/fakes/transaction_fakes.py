@@ -44,21 +44,21 @@ class TransactionFakes:
 
     made: SenderFakes
     script: dict[str, list[Answer]] = field(default_factory=lambda: defaultdict(list))
-    """the next answers to requests of a name; when there are none, all is well"""
+    """The next answers to requests by name; without any, they succeed."""
     holding: set[str] = field(default_factory=set)
-    """requests of these names stay without an answer"""
+    """Names of requests that get no response."""
     held: list[ClientRequest] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
     """Producer id and epoch of all batches sent."""
     requests: list[ClientRequest] = field(default_factory=list)
-    """those to coordinators, and Produce"""
+    """Requests to coordinators, and Produce."""
     identity: ProducerIdAndEpoch = ProducerIdAndEpoch(77, -1)  # noqa: RUF009 - a named tuple
     written: dict[TopicPartition, int] = field(default_factory=dict)
     nodes: tuple[int, ...] = (1, 2)
     """Nodes of the cluster; the last one leads all partitions if node 1 is not among them."""
     metadata: MetadataResponse | None = None
-    """what brokers answer of the topic instead of its three partitions"""
+    """The brokers' metadata of the topic, instead of its three partitions."""
     group_node: int = 2
     transaction_node: int = 1
 

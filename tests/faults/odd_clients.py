@@ -18,7 +18,7 @@ MAX_RESPONSE_BYTES = 2**31 - 1
 
 
 class _Pipeline:
-    """One connection with the requests that it sends one after the other, and the answers that came."""
+    """One connection with its requests, sent one after the other, and their responses."""
 
     def __init__(self, port: int, requests: Sequence[OddRequest]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), DEADLINE)

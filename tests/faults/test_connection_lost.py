@@ -68,7 +68,7 @@ def test_a_connection_that_breaks(
 
 
 def test_a_connection_that_goes_silent(spark: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path) -> None:
-    """Nothing comes back until the request times out; what was sent is sent again over a new connection."""
+    """No response arrives until the request times out; it is sent again over a new connection."""
     proxied.create_topic(topic, 3)
     with PacedWrite(spark, proxied, topic, tmp_path, options={"kafka.request.timeout.ms": 1_000}) as paced:
         paced.wait_until_half_done()

@@ -135,7 +135,7 @@ def test_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
 
 
 def count_clean(proxied: ProxiedBroker, topic: str) -> int:
-    """In how many partitions the first rows arrived: all of them or none, then the second ones; and no poison."""
+    """Return how many partitions have the first rows: all of them or none, then the second ones; and no poison."""
     arrived = 0
     for partition, found in read_columns(proxied.bootstrap_servers, topic).items():
         values = pc.cast(found["value"], pa.string()).to_pylist()

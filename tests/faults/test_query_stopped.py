@@ -41,7 +41,7 @@ def slow(proxy: FaultProxy) -> None:
 
 
 def silent(proxy: FaultProxy) -> None:
-    """No answer comes any more: the task waits for one that never will."""
+    """No response arrives any more: the task waits for one that never comes."""
     proxy.swallow(Direction.TO_CLIENT)
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 PRODUCE = 0
 ROWS, PIECE, PARTITIONS = 2_000_000, 20_000, 3
 SHARE = 0.1
-"""of the requests, at which a connection is cut"""
+"""Fraction of the requests at which a connection is cut."""
 
 
 @pytest.mark.covers("SN14", "SN26")

@@ -23,7 +23,7 @@ FETCH, METADATA = 1, 3
 ROWS, PARTITIONS = 150_000, 3
 EACH = ROWS // PARTITIONS
 SHARE = 0.2
-"""of the requests, at which a connection is cut"""
+"""Fraction of the requests at which a connection is cut."""
 COLUMNS = frozenset({"offset", "value"})
 
 

@@ -23,7 +23,7 @@ class GroupMember(Protocol):
     values: list[bytes]
 
     def poll(self) -> None:
-        """Do what is to be done, and take the records that have come."""
+        """Poll once, and keep the records that have arrived."""
 
     def partitions(self) -> set[int]:
         """The partitions that it is assigned."""

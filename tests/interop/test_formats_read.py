@@ -58,7 +58,7 @@ def test_every_format_and_codec_of_kafka_python() -> None:
 
 
 def by_kio(rows: Sequence[Row]) -> bytes:
-    """kio leaves codecs to its caller; times are whole seconds, since its own are of floating point."""
+    """kio leaves compression to its caller; times are whole seconds, since kio computes them with floating point."""
     records = tuple(
         KioRecord(
             attributes=i8(0),

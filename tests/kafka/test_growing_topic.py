@@ -37,7 +37,7 @@ def test_an_explicit_partition_that_is_new_is_found_and_one_that_is_not_there_is
 
 @pytest.mark.covers("KY1")
 def test_keys_follow_the_new_count_at_the_next_metadata(kafka_4: KafkaCluster, topic: str) -> None:
-    """In mid-write, without an error; until then they go by the old count, as with every client."""
+    """The producer learns of it in mid-write, without an error; until then it uses the old count, as every client."""
     kafka_4.create_topic(topic, 1)
     keys = [f"key {number}" for number in range(50)]
     batch = pa.record_batch({"value": keys, "key": keys})

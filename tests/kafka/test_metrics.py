@@ -77,7 +77,7 @@ def batch_sizes(proxied: ProxiedBroker, topic: str, partitions: int) -> list[int
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_the_log_and_the_wire_agree(proxied: ProxiedBroker, topic: str, codec: str) -> None:
-    """Nothing goes wrong: each record, byte, batch, request and connection is counted once, under its node and topic."""
+    """Without failures each record, byte, batch, request and connection is counted once, under its node and topic."""
     proxy, other = proxied.proxy, f"{topic}-other"
     written = {topic: (3_000, 3), other: (500, 1)}
     for name, (_, partitions) in written.items():

@@ -86,7 +86,7 @@ class Driver:
         return found
 
     def stop_query(self, number: int) -> None:
-        """As `StreamingQuery.stop`, in the midst of a batch if it is so."""
+        """Stop a query as `StreamingQuery.stop` does, also in the midst of a batch."""
         (self.folder / f"stop-{number}").touch()
 
     def arm(self, place: str, passes: int) -> None:
@@ -208,7 +208,7 @@ class Drivers:
 
 
 def ancestors_of(pid: int) -> list[tuple[int, str]]:
-    """As `ancestors`; none of a process that is gone."""
+    """Return the `ancestors` of a process; none if it is gone."""
     try:
         return ancestors(pid)
     except (FileNotFoundError, ProcessLookupError):

@@ -20,11 +20,11 @@ from pathlib import Path
 FOLDER = "MATRIX_FOLDER"
 FUNCTION = "tests.matrix.failing:reached"
 VARIABLE = "MATRIX_FAILPOINT"
-"""names the function that processes call at a failpoint"""
+"""Environment variable with the function that processes call at a failpoint."""
 SITE = str(Path(__file__).parent / "site")
-"""the folder on their path that installs it"""
+"""Folder on their path that installs it."""
 SECONDS = 90.0
-"""after which a process goes on without an answer"""
+"""Maximum wait for an answer; then the process goes on."""
 
 
 class FailpointFailed(RuntimeError):

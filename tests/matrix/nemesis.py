@@ -32,9 +32,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "build" / "nemesis"
 PARTITIONS = 3
 AMOUNT = Amount(batches=0, rows=2_000, uneven=True)
 INLINE_BYTES = 30_000
-"""less than a large file, more than a small one"""
+"""Less than a large file, more than a small one."""
 LAGGING = 4
-"""batches that may wait, so that the end does not take long"""
+"""Maximum batches that wait, so that the end does not take long."""
 FINISH_SECONDS = 240.0
 OPTIONS = {
     "kafka.reconnect.backoff.max.ms": "500",
@@ -57,9 +57,9 @@ class Record:
     lives: list[tuple[float, float]] = field(default_factory=list)
     """Start and end of each driver."""
     visible: list[tuple[float, int]] = field(default_factory=list)
-    """rows that the reader had"""
+    """Times and counts of the rows that the reader had."""
     reported: list[tuple[float, str]] = field(default_factory=list)
-    """errors of the query"""
+    """Times and errors of the query."""
     batches: int = 0
     rows: int = 0
     violations: list[str] = field(default_factory=list)
@@ -244,7 +244,7 @@ class Run:
 
 
 class Hand:
-    """One who does faults, one after the other, each for some seconds, with a pause before each."""
+    """Faults of one lane, one after the other, each for some seconds, with a pause before each."""
 
     def __init__(self, run: Run, faults: list[Fault]) -> None:
         self._run, self._faults = run, faults

@@ -71,7 +71,7 @@ def play(cluster: Cluster, name: str, path: str, home: Path) -> Result:
 
 
 def cluster_name(cluster: Cluster) -> str:
-    """As results have it."""
+    """Return the name of the cluster in results."""
     return "embedded" if type(cluster).__name__ == "EmbeddedCluster" else "4"
 
 
@@ -115,7 +115,7 @@ def _life(folder: Path, arguments: Sequence[str], deadline: float) -> ChildProce
 
 
 def judge(cluster: Cluster, topic: str, wanted: range) -> list[str]:
-    """One line for each kind of violation: what a reader of committed rows sees, and what is left open."""
+    """Return one line for each kind of violation: of the committed rows, and of open transactions."""
     lagging, still_open = left_open(cluster, topic)
     seen = Counter(
         int(one.value or b"-1") for rows in read_later(cluster.bootstrap_servers, topic).values() for one in rows

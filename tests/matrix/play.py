@@ -57,13 +57,13 @@ class Case(NamedTuple):
     amount: Amount = Amount()
     options: tuple[tuple[str, str], ...] = ()
     loud: str = ""
-    """the end that it must have instead of an exact one: a key of `LOUD`, or several that it may have"""
+    """The status that it must have instead of an exact end: a key of `LOUD`, or several that are allowed."""
     title: str = ""
     """The title of a scene, which is no row of the table of failpoints."""
     copies: int = 3
     """Maximum replicas of the topic."""
     loose: bool = False
-    """whether keys may move to another partition, since there are new ones"""
+    """Whether keys may move to another partition, since partitions were added."""
 
     @property
     def name(self) -> str:
@@ -85,11 +85,11 @@ class Result:
     reported: list[str] = field(default_factory=list)
     """Errors with which the query ended, for readers of the results."""
     places: list[str] = field(default_factory=list)
-    """places that were passed, each once"""
+    """Failpoints that were passed, each once."""
     loud: str = ""
-    """the loud end that it had, and had to have"""
+    """The required status, if the case has ended with one."""
     day: str = ""
-    """on which it was played, as in 2026-01-31"""
+    """The day on which it was played, as in 2026-01-31."""
 
     @property
     def verdict(self) -> str:
@@ -109,7 +109,7 @@ class Stand:
     options: Mapping[str, str]
     """Options of the sink, in every case."""
     driver: Driver | None = None
-    """the one that works now"""
+    """The driver that works now."""
     format: str = "pyproducer"
 
     def ready_driver(self) -> Driver:
@@ -253,7 +253,7 @@ class Play:
             driver.disarm()
 
     def _strike(self, driver: Driver, stopped: Reached, fault: Fault) -> None:
-        """Do what the fault says."""
+        """Strike as the fault says."""
         Strike(self.stand.cluster, self.topic, self.sink, driver, stopped, fault.after).do(fault.victim)
         if driver.process.exit_code is not None:
             self._old_processes.append(OldProcess(driver, stopped.pid))

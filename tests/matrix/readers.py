@@ -48,7 +48,7 @@ class ConcurrentReader:
         self._thread = threading.Thread(target=self._run, name="concurrent-reader", daemon=True)
         self.found: dict[int, list[Seen]] = defaultdict(list)
         self.partitions: set[int] = set()
-        """what it reads: those that there were when it began"""
+        """The partitions that it reads: those that existed when it began."""
 
     def __enter__(self) -> ConcurrentReader:
         self.partitions = _assign(self._consumer, self._topic)

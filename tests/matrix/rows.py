@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILES = 2
-"""files of a micro-batch, which are as many tasks"""
+"""Files of a micro-batch, which are as many tasks."""
 KEYS = 5
-"""keys of each file"""
+"""Keys of each file."""
 FIRST_TIME = 1_700_000_000
 """Spark takes files in the order of their times."""
 

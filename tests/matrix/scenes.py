@@ -53,7 +53,7 @@ class Scene(NamedTuple):
     settings: tuple[Setting, ...] = (Setting("embedded"), Setting("4", 3), Setting("3.9", 3))
     amount: Amount = Amount()
     loose: bool = False
-    """whether keys may move to another partition"""
+    """Whether keys may move to another partition."""
 
 
 _EXPIRING = tuple(Setting(version, 1, tuple(SHORT_LIVES.items())) for version in ("4", "3.9"))

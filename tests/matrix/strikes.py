@@ -26,7 +26,7 @@ from tests.matrix.drivers import Driver, Reached, kill
 from tests.support.waiting import poll
 
 DOWN_SECONDS = 4.0
-"""for which a node is gone: longer than its session, so that another one leads"""
+"""Seconds for which a node is down: longer than its session, so that another node leads."""
 SECONDS = 30.0
 LAST_EPOCH, EPOCHS_LEFT = 32_766, 6
 
@@ -136,7 +136,7 @@ class Strike(NamedTuple):
         self.cluster.start(node)
 
     def end_one(self) -> None:
-        """One of the tasks' transactions is committed, as by a driver that died thereafter."""
+        """Commit one of the tasks' transactions, as a driver that died thereafter."""
         commit(self.cluster.bootstrap_servers, self._open_tasks()[-1])
 
     def stop_query(self) -> None:

@@ -36,7 +36,7 @@ class MadeUpReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection to close."""
 
     def wait_for(self, _: int) -> Read:
         return seen()
@@ -65,7 +65,7 @@ class MadeUpDriver:
         self.answered = True
 
     def disarm(self) -> None:
-        """Nothing is armed."""
+        """Do nothing: no failpoint is armed."""
 
     def kill(self) -> None:
         """It is none."""

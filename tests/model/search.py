@@ -22,9 +22,9 @@ class Finding(NamedTuple):
     result: str
     states: int
     ends: int
-    """worlds in which Spark's log has all batches"""
+    """Worlds in which Spark's log has all batches."""
     loud: int
-    """worlds with an alarm"""
+    """Worlds with an alarm."""
     trace: tuple[str, ...] = ()
 
 

@@ -120,7 +120,7 @@ def test_the_headline_figures_of_the_readme_are_those_of_the_benchmarks() -> Non
 
 
 def test_the_pages_name_what_a_zip_for_py_files_does_not_bring() -> None:
-    """Everything that the package depends on. Spark is not among it."""
+    """The page names all dependencies of the package, except for Spark."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         needed = {re.split(r"[^\w-]", line)[0] for line in tomllib.load(file)["project"]["dependencies"]}
     section = (

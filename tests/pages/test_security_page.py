@@ -116,7 +116,7 @@ def of_producer(section: str) -> ProducerConfig:
 
 
 def of_file(content: str, place: Path, capsys: pytest.CaptureFixture[str]) -> ProducerConfig:
-    """As the commands read it; as a profile it says the same."""
+    """Parse a file as the commands do; as a profile it has the same settings."""
     path = place / "client.properties"
     path.write_text(content, encoding="utf-8")
     parser = argparse.ArgumentParser()

@@ -52,7 +52,7 @@ ELEMENTS = set(
     """,
     )
 )
-"""What may stand in a page. Another name is text that looks like an element, as `array<struct>`: browsers show nothing of it."""
+"""Elements that a page may have. Another name is text that looks like an element, as `array<struct>`: browsers hide it."""
 NOT_FOUND = "404.html"
 """The page that a server shows at any address, so that its links begin at the root."""
 

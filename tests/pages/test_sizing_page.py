@@ -32,7 +32,7 @@ EXAMPLE = TEXT.partition("## An example ")[2]
 
 
 def pool_of(settings: dict[str, str]) -> int:
-    """In MiB, on YARN unless the settings are of Kubernetes."""
+    """Return the default buffer memory in MiB, on YARN unless the settings are of Kubernetes."""
     master = "k8s://host" if "spark.kubernetes.resource.type" in settings else "yarn"
     return default_buffer_memory((settings | {"spark.master": master}).get) // MIB
 

@@ -31,7 +31,7 @@ class Pair(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As in the folder of its environment."""
+        """The pair's name, as in the folder of its environment."""
         return f"spark-{self.spark}-python-{self.python}"
 
 

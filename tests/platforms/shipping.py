@@ -163,7 +163,7 @@ def ship(python: Path, archive: Path, master: str, home: Path) -> list[str]:
 
 
 def judge(values: list[str], driver: Path) -> str:
-    """What is wrong: rows that are missing or there twice, and workers that are not the archive's.
+    """Return the faults: rows that are missing or there twice, and workers that do not run from the archive.
 
     The archive is unpacked into the folder of each executor, which may itself lie below the driver's installation of Spark.
     """

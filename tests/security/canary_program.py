@@ -49,7 +49,7 @@ class Plan(TypedDict):
 
 
 def main(plan: Plan) -> None:
-    """Do all of it."""
+    """Run all actions."""
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     logging.getLogger("py4j").setLevel(
         logging.WARNING
@@ -187,7 +187,7 @@ def by_sql(spark: SparkSession, plan: Plan) -> None:
 
 
 def keep_what_the_ui_says(spark: SparkSession, home: Path) -> None:
-    """Everything of the REST API of this application."""
+    """Write all responses of the REST API of this application."""
     base = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
     pages = [
         "environment",

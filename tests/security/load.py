@@ -39,7 +39,7 @@ class Load:
 
 
 def send_all(loads: Collection[Load], happened: Callable[[], bool]) -> None:
-    """As `Load.until`, with several of them at once."""
+    """Wait as `Load.until`, with several loads at once."""
     deadline = time.monotonic() + SECONDS
     while not happened():
         if time.monotonic() > deadline:

@@ -128,7 +128,7 @@ ANSWERS = {
 
 @pytest.fixture(params=ANSWERS)
 def eavesdropper(request: pytest.FixtureRequest) -> Iterator[Eavesdropper]:
-    """One for each thing that a peer without TLS may say."""
+    """One answer of each kind that a peer without TLS may send."""
     found = Eavesdropper(ANSWERS[request.param])
     yield found
     found.close()

@@ -63,7 +63,7 @@ class FileStream:
 
 
 def run(writer: DataStreamWriter) -> StreamingQuery:
-    """Everything that is there now, then the end; raises what ended the query."""
+    """Process all rows that are there now, then stop; raise the error of the query."""
     query = writer.trigger(availableNow=True).start()
     try:
         assert query.awaitTermination(SECONDS), f"the query has not ended within {SECONDS} s"

@@ -22,7 +22,7 @@ LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 def records(topic: str, other: str) -> list[tuple[Any, ...]]:
-    """One row for each thing that could go wrong with nulls, empties, headers and routing."""
+    """Return one row for each special case of nulls, empty values, headers and routing."""
     return [
         (topic, 0, MORNING, b"key", b"value", [("trace", b"1"), ("trace", b"2")]),
         (topic, 1, MORNING + timedelta(days=2), b"key", b"value", [("null", None), ("", b"")]),

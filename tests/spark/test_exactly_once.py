@@ -65,7 +65,7 @@ def play(stream: FileStream, broker: Broker, topic: str, sink: str, **options: o
 
 
 def lose_the_last_commit(stream: FileStream) -> None:
-    """As if the driver had died between its commit and Spark's note of it."""
+    """Remove Spark's note of the commit, as if the driver had died before it."""
     forget(stream, "commits")
 
 

@@ -36,7 +36,7 @@ ROWS = [
 ]
 JSON_WITH_NULLS = {"ignoreNullFields": "false"}
 MICROSECONDS = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
-"""As SQL, in which a timestamp has all of its digits; `to_json` itself writes three."""
+"""The format of SQL, in which a timestamp has all of its digits; `to_json` itself writes three."""
 
 Make = Callable[[DataFrame], DataFrame]
 

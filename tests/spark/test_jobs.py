@@ -220,7 +220,7 @@ def short_directory() -> Iterator[Path]:
 def test_flights_with_the_settings_in_conf(
     tmp_path: Path, embedded_broker: LocalBroker, topic: str, short_directory: Path
 ) -> None:
-    """As a stream, whose workers talk through Unix sockets; their files lie in a directory with a short path, and go away."""
+    """Run the job as a stream, whose workers use Unix sockets; their files have a short path, and are removed."""
     submit = str(Path(sys.executable).with_name("spark-submit"))
     properties = str(JOBS.parent / "conf" / "spark-defaults.conf")
     conf = f"spark.python.unix.domain.socket.dir={short_directory}"

@@ -185,7 +185,7 @@ def test_any_dataframe_as_records_and_as_cloud_events(page: Page) -> None:
 
 
 def test_the_first_steps(page: Page) -> None:
-    """As they stand: a write, a mistake that names the right option, a stream that goes on where it ended."""
+    """The examples as printed: a write, a mistake that names the right option, a stream that goes on where it ended."""
     page.run("to_first.save()")
     of_ada = [row for row in read_topic(page.broker.bootstrap_servers, "first", expected=3) if row.key == b"Ada"]
     assert sorted(row.value or b"" for row in of_ada) == [

@@ -40,7 +40,7 @@ LOADS = [
 @pytest.mark.parametrize(("options", "said"), LOADS)
 @pytest.mark.parametrize("way", ["read", pytest.param("readStream", marks=pytest.mark.nightly)])
 def test_a_bad_option_is_an_error_of_load(spark: SparkSession, way: str, options: dict[str, str], said: str) -> None:
-    """No broker is asked: none listens there."""
+    """No broker is asked: none listens at that address."""
     with pytest.raises(AnalysisException) as raised:
         getattr(spark, way).format(FORMAT).option(SERVERS, UNREACHABLE).options(**options).load()
     assert said in short_message(str(raised.value))

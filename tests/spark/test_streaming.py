@@ -124,7 +124,7 @@ def test_a_failed_micro_batch_is_written_again(
 
 @pytest.mark.parametrize("fault", ["topic", "option", "column"])
 def test_errors_of_the_driver_end_the_query(kafka_4: Broker, topic: str, stream: FileStream, fault: str) -> None:
-    """No row is written, none is committed; and once the fault is mended the same checkpoint writes them all."""
+    """No row is written and none is committed; after the repair the same checkpoint writes them all."""
     stream.put("0.json", numbered(0))
     kafka_4.create_topic(topic, 1)
     options: dict[str, object] = {"kafka.max.block.ms": 500}

@@ -46,7 +46,7 @@ class Certificates:
         return self.home / "stranger-ca.pem"
 
     def file(self, name: str) -> Path:
-        """One of the files."""
+        """Return the path of a file."""
         return self.home / name
 
     def issue(
@@ -81,7 +81,7 @@ class Certificates:
             self._write(f"{name}{suffix}", content)
 
     def _write(self, name: str, content: bytes) -> None:
-        """At once and whole: a running client may read the file meanwhile."""
+        """Replace the file atomically: a running client may read it meanwhile."""
         fresh = self.home / f"{name}.new"
         fresh.write_bytes(content)
         fresh.replace(self.home / name)

@@ -23,7 +23,7 @@ from tests.support.ivy import JarsUnavailable, java
 
 MAKE_SECONDS = 240.0
 SPARK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""No session of a test lives long enough to earn back what the optimising compiler costs."""
+"""No session of a test lives long enough to gain from the optimising compiler."""
 
 SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 """Warnings would go to the standard output, which belongs to Kafka's tools and to the jobs."""

@@ -1,4 +1,4 @@
-"""What a simulated disk is to do with calls that come: fail them, take its time, or have them wait. And which calls came."""
+"""The script of a simulated disk: calls that fail, are slow, or wait; and the calls that came."""
 
 from __future__ import annotations
 

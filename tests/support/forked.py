@@ -24,7 +24,7 @@ from spark_producer.errors import IllegalState
 from spark_producer.producer import parts_of
 
 CHILD_SECONDS = 60
-"""after which a child that hangs is killed by its own alarm"""
+"""Seconds after which a child that hangs is killed by its own alarm."""
 
 
 def rows(value: str) -> pa.RecordBatch:
@@ -42,7 +42,7 @@ def locks(producer: Producer) -> list[Any]:
 
 
 def fork_with_locks_held(producer: Producer) -> int:
-    """As `os.fork`, while another thread holds the locks."""
+    """Fork as `os.fork`, while another thread holds the locks."""
     held, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -371,7 +371,7 @@ class _Connection:
         return _take(faults.lost_requests, api_key)
 
     def _random_fault(self, size: int, correlation: int, share: float, choose: random.Random) -> Cut | None:
-        """As `_aimed_fault`, by the dice."""
+        """Choose a fault as `_aimed_fault` does, at random."""
         if choose.random() >= share:
             return None
         how, place = choose.choice(list(Cut)), choose.choice(("before", "inside", "after"))

@@ -37,7 +37,7 @@ class Inode:
             self.current.extend(bytes(size - len(self.current)))
 
     def truncate(self, size: int) -> None:
-        """What is cut off is on the disk until the next `force`, so the pages there differ from it."""
+        """Truncated bytes stay on the disk until the next `force`, so the pages there differ from it."""
         self.dirty |= pages(size, max(len(self.current), len(self.durable)) - size)
         del self.current[size:]
         self.grow(size)
@@ -271,7 +271,7 @@ class SimulatedDisk:
             return sorted({*self._directory(directory).names, *within})
 
     def device(self, directory: Path) -> int:
-        """As `devices` says, else one of its own."""
+        """Return the device that `devices` names, else one of its own."""
         self._called("device", directory)
         with self._lock:
             return self.devices.setdefault(directory, -len(self.devices) - 1)

@@ -42,7 +42,7 @@ def test_an_older_archive_stays_where_a_java_makes_none(tmp_path: Path) -> None:
     older = tmp_path / "classes-1.jsa"
     older.touch()
     with making(tmp_path / "classes-2.jsa"):
-        """Nothing is written."""
+        """The session writes no archive."""
     assert list(tmp_path.iterdir()) == [older], "it may be that of another Java, which can use it"
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_left_of_an_archive_whose_jvm_fails(tmp_path: Path) -> None:
 
 def test_a_java_that_makes_no_archive_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with making(tmp_path / "classes-1.jsa"):
-        """Nothing is written."""
+        """The session writes no archive."""
     assert f"wrote no {tmp_path / 'classes-1.jsa'}" in capsys.readouterr().err
     assert use(tmp_path / "classes-1.jsa") == ()
 

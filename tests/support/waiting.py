@@ -19,9 +19,9 @@ class Limits(TypedDict, total=False):
     seconds: float
     pause: float
     more: Callable[[], object]
-    """text for the error, such as the end of a log"""
+    """Text for the error, such as the end of a log."""
     ended: Callable[[], object]
-    """true if the condition cannot come true any more, such as when a process has ended"""
+    """True if the condition cannot come true any more, such as when a process has ended."""
 
 
 def poll(condition: Callable[[], T], *, seconds: float = SECONDS, pause: float = 0.01) -> T:

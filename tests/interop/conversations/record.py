@@ -37,7 +37,7 @@ class ABroker(Protocol):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Its address."""
+        """Its bootstrap servers."""
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Create a topic; it can be written to when this returns."""
@@ -64,7 +64,7 @@ class Places:
         play(COORDINATORS_ARE_THERE, Place(self._port, self._topic, 0, ""))
 
     def take(self) -> Place:
-        """One that was not taken yet."""
+        """Return partitions that no conversation has used."""
         return Place(self._port, self._topic, next(self._free), uuid.uuid4().hex[:8])
 
 

@@ -194,7 +194,7 @@ few_or_many = pytest.mark.parametrize("many", [False, pytest.param(True, marks=p
 @pytest.mark.covers("BP3")
 @few_or_many
 def test_every_interleaving_of_requests_that_do_not_fit_together(many: bool) -> None:
-    """No timeouts: each of them gets its memory, whatever the order."""
+    """Without timeouts each request gets its memory, in any order."""
 
     def cast(scene: Scene) -> Calls:
         calls: Calls = {"all": scene.use(20), "odd": scene.use(15)}

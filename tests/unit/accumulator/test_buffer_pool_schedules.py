@@ -108,7 +108,7 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.closed)
     @rule(size=SIZES)
     def ask_a_system_without_memory(self, size: int) -> None:
-        """At once or after a wait: what was promised is given back."""
+        """The bytes of the request are given back, whether it fails at once or after a wait."""
         if size > self.available or self.queue or (size == POOLABLE and free_buffers(self.pool)):
             return
         self.system_is_full = True

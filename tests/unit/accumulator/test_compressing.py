@@ -132,7 +132,7 @@ def max_bytes(fakes: AccumulatorFakes, size: int) -> int:
 
 
 def teach(fakes: AccumulatorFakes, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> None:
-    """Everything packs to a thousandth, or to `ratio`."""
+    """Make all data compress to a thousandth, or to `ratio`."""
     for _ in range(REMEMBERED):
         fakes.ratios.observe(TP.topic, codec, ratio)
 

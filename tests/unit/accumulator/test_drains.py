@@ -168,7 +168,7 @@ def test_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
 
 @pytest.mark.covers("RA14")
 def test_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> None:
-    """As `Producer` ends: what flew when it was dropped would stay with it, and a frozen producer is never collected."""
+    """The end of a producer: it would keep batches that flew when it was dropped, and a frozen producer is never collected."""
     fakes = accumulator_fakes(linger=0, memory=4096)
     fakes.append(FULL)
     fakes.append(FULL, tp=OTHER)

@@ -70,7 +70,7 @@ class Peer:
         return len(result.records or b"")
 
     def write_and_read(self) -> tuple[int, int]:
-        """As a reader at the end; return how many entries went into the tail cache, and how many came from it."""
+        """Write, and read at the end; return how many entries went into the tail cache, and how many came from it."""
         tail = self.counters.tail
         before = tail.insert, tail.hit
         offset = self.write()

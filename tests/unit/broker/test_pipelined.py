@@ -25,7 +25,7 @@ LONG = 600_000
 
 @contextmanager
 def broker(path: Path, *, writes_at_once: bool = True, **settings: Any) -> Iterator[UnconfirmedBroker]:
-    """One with other settings."""
+    """Yield a broker with other settings."""
     made = UnconfirmedBroker(path, replace(SETTINGS, **settings), writes_at_once=writes_at_once)
     yield made
     made.close()

@@ -76,7 +76,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_unpacks_to_gigabytes_is_read_in_bounded_memory(tmp_path: Path, name: str) -> None:
-    """In a process of its own, whose peak is that of one read. Each of them took gigabytes before."""
+    """Run in a process of its own, whose peak is that of one read. Each of them took gigabytes before."""
     path = tmp_path / name
     FILES[name](path)
     done = subprocess.run(

@@ -67,7 +67,7 @@ VALUES: dict[bytes, bytes | None] = {
 def test_what_is_taken_out_of_a_line_keeps_its_bytes(
     tmp_path: Path, document: bytes, is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As key, value and header. Long lines are read in another way."""
+    """The field is key, value and header. Long lines are read by other code."""
     if is_long:
         monkeypatch.setattr(json_lines, "MAX_PARSED", 0)
     content = b'{"other": [{"id": 0}], "id" : ' + document + b' , "name": "id"}\n{"id":1}\n'

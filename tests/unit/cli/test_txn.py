@@ -151,7 +151,7 @@ def test_a_stranger_that_holds_readers_back_is_named(sink: SinkSettings, txn: Tx
 def test_who_holds_the_readers_of_a_topic_is_shown_without_a_sink(
     tasks: Tasks, txn: Txn, stranger: ConfluentProducer
 ) -> None:
-    """No control topic is needed for it, either."""
+    """The command needs no control topic, either."""
     left = tasks.fill(0, TransactionVersion.EXPLICIT, {(TOPIC, 1): ["never"]})
     code, shown = txn("describe", "--topic", TOPIC)
     assert code == 0

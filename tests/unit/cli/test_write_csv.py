@@ -319,7 +319,7 @@ print(rows, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 102
 @pytest.mark.covers("COM24")
 @pytest.mark.parametrize("taken", [0, 1])
 def test_a_file_that_is_not_read_to_its_end_is_closed(tmp_path: Path, taken: int) -> None:
-    """In a process of its own: a reader that outlives its file ends it by a signal, or never."""
+    """Run in a process of its own: a reader that outlives its file ends the process by a signal, or never."""
     (tmp_path / "x.csv").write_bytes(b"a,b\n" + b"1,2\n" * 10_000_000)
     program = f"""
 from contextlib import ExitStack

@@ -96,7 +96,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_a_file_that_was_made_to_do_harm_is_one_line(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str
 ) -> None:
-    """In a process of its own: two of them ended it by a signal."""
+    """Run in a process of its own: two of these files ended it by a signal."""
     make, message = ODD[name]
     make(tmp_path / name)
     command = ["write", str(tmp_path / name), topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]
@@ -218,7 +218,7 @@ def run_beside_a_pipe(path: Path, *arguments: str) -> subprocess.Popen[str]:
 def test_a_pipe_with_a_name_is_read_as_stdin_is(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, kind: str
 ) -> None:
-    """As shells make them: `pyproducer write <(zcat rows.gz) people --format csv`."""
+    """Files as shells make them: `pyproducer write <(zcat rows.gz) flights --format csv`."""
     content = {"text": b'{"a":"1"}\n', "csv": b'a\n"1"\n', "json": b'{"a":"1"}\n'}.get(kind)
     if content is None:
         sink = pa.BufferOutputStream()
@@ -279,7 +279,7 @@ def rows_of(path: Path, **mapped: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.covers("COM24")
 def test_bytes_of_one_length_are_bytes(tmp_path: Path) -> None:
-    """As hashes and UUIDs are in Parquet. Some of them happen to be UTF-8, and were written as they are, the others as digits."""
+    """Hashes and UUIDs are such values in Parquet. Some happen to be UTF-8, and were written as text, the others as digits."""
     raw = [b"abcd", b"\xff\x00\x01\x02", None]
     plain = pa.array(raw, pa.binary(4))
     types = {"plain": plain, "coded": plain.dictionary_encode(), "view": pa.array(raw, pa.binary_view())}

@@ -22,7 +22,7 @@ CHECKED = [
 
 
 def test_names_and_retries_are_those_of_kafka() -> None:
-    """As kio generates them from Kafka's own source; the two that differ have their own rules in the sender."""
+    """Names and retriability are those of kio, made from Kafka's source; the two that differ have own rules in the sender."""
     others: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
     assert set(Code) <= set(others)
     for code in Code:

@@ -31,11 +31,11 @@ from tests.unit.test_layout import PACKAGE
 FIELDS = dataclasses.fields(ProducerConfig)
 NUMBERS = [field for field in FIELDS if field.type == "int"]
 IN_STEP = {"linger_ms": 0, "delivery_timeout_ms": 2**31 - 1, "request_timeout_ms": 1, "batch_size": 1024}
-"""values under which any other option may go to its bounds"""
+"""Values with which any other option may go to its bounds."""
 TOKENS = {
     "security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": "my.tokens:get",
 }  # fmt: skip
-"""options without which those of logins have no use"""
+"""Options without which those of logins have no effect."""
 
 
 def config(**kafka: object) -> ProducerConfig:
@@ -196,7 +196,7 @@ def test_delivery_timeout_covers_linger_and_request(linger: int, timeout: int, f
 
 @pytest.mark.covers("KP17")
 def test_the_default_delivery_timeout_grows_with_what_it_must_cover() -> None:
-    """As in Java's producer: only one that was set itself can be a contradiction."""
+    """Only an option that was set itself can be a contradiction, as in Java's producer."""
     assert config(linger_ms=100_000).delivery_timeout_ms == 130_000
     assert config(linger_ms=5, request_timeout_ms=10).delivery_timeout_ms == 120_000
     assert config(linger_ms=2**31 - 1).delivery_timeout_ms == 2**31 - 1, "the sum ends there, as in Java"

@@ -123,13 +123,13 @@ KAFKA = [
     "sasl.oauthbearer.header.urlencode",
     "security.providers",
 ]
-"""every option of Kafka's producer up to 4.4 (of sasl.oauthbearer.assertion a few)"""
+"""All options of Kafka's producer up to 4.4 (of sasl.oauthbearer.assertion a few)."""
 
 
 @pytest.mark.covers("KP2", "KP4", "KP19")
 @pytest.mark.parametrize("name", KAFKA)
 def test_every_option_of_kafka_is_known(name: str) -> None:
-    """In the table, or refused with its own reason: never merely unknown."""
+    """An option is in the table, or refused with its own reason: never merely unknown."""
     if name in {kafka_name(field.name) for field in FIELDS}:
         return
     refused(SERVERS | {f"kafka.{name}": "1"}, "is not supported: ", unsupported_reason(name) or "a reason")

@@ -1,4 +1,4 @@
-"""What a reader remembers of a cluster between two reads, and what it forgets."""
+"""Metadata that a reader keeps between two reads, and metadata that it drops."""
 
 from __future__ import annotations
 

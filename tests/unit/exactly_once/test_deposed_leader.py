@@ -39,7 +39,7 @@ class CutOff(ScriptedClient):
         self.topic_id = b"first"
         self.silent_coordinator = 0
         self.healed = False
-        """whether all brokers have heard of the election"""
+        """Whether all brokers have the metadata of the election."""
         row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "CompleteCommit", producer_id=7)
         self.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
         self.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse())

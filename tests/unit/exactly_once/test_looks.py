@@ -80,7 +80,7 @@ def write(client: ScriptedClient, level: int = TransactionVersion.IMPLICIT, *, p
 
 
 def sent(client: ScriptedClient) -> list[tuple[str, int | None]]:
-    """What went to which node from the rows to the end of the transaction."""
+    """Return the requests to each node from the rows to the end of the transaction."""
     names = [name for name, _, _ in client.sent]
     return [(name, node) for name, node, _ in client.sent[names.index(PRODUCE.name) : names.index(END_TXN.name)]]
 

@@ -115,7 +115,7 @@ def test_another_control_topic_does_not_name_what_was_committed(
 
 
 def test_a_decision_that_has_committed_a_task_is_not_dropped(world: World) -> None:
-    """Nothing of it is visible, since the task's only marker is lost as well. Its batch was run again, and seen twice."""
+    """No row of it is visible, since the task's only marker is lost as well. Its batch was run again, and seen twice."""
     task = world.fill(0, (0, "a"))
     world.lose(task)
     world.lose(control_id(SINK), CONTROL)
@@ -197,7 +197,7 @@ def write_as_a_stranger(world: World) -> None:
 
 @pytest.mark.parametrize("has_others", [False, True], ids=["empty", "with rows of a stranger"])
 def test_a_recreated_topic_does_not_show_a_decision(world: World, has_others: bool) -> None:
-    """Nothing was decided; and the batch was not run again."""
+    """No batch was decided, and yet it was not run again."""
     world.die_before_the_commit(0, world.fill(0, (0, "a")))
     world.lose(control_id(SINK), CONTROL)
     world.begin_in_vain()

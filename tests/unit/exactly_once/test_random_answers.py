@@ -71,7 +71,7 @@ MAX_COMMANDS = 8 * (MAX_TRIES + 1)
 
 
 def answers(command: Command) -> list[Result]:
-    """Everything that `command` may be answered with."""
+    """Return all results that `command` may have."""
     match command:
         case Fence():
             return [Fenced(fencing) for fencing in FENCINGS]

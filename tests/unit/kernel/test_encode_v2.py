@@ -234,7 +234,7 @@ def test_headers_beyond_two_gib_of_their_columns() -> None:
 
 @given(row_lists, st.randoms())
 def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: Random) -> None:
-    """As if small offsets reached only up to 30 bytes."""
+    """The test runs as if small offsets reached only up to 30 bytes."""
     order = shuffled(len(rows), random)
     expected = encode(columns_of(rows), order)
     with pytest.MonkeyPatch.context() as patch:

@@ -50,7 +50,7 @@ class MemoryPeer:
 
 
 def shake(stream: TlsStream, peer: MemoryPeer) -> None:
-    """Do the handshake of both."""
+    """Complete the handshake of both sides."""
     done = False
     for _ in range(MAX_TURNS):
         done = done or stream.handshake()

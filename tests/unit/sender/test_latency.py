@@ -26,11 +26,11 @@ DELIVERY_TIMEOUT = 2.0
 REQUEST_TIMEOUT = 0.8
 LINGER = 0.05
 POLL = 0.004
-"""seconds by which a wait may end too late, as a selector's does"""
+"""Seconds by which a wait may end too late, as a selector's does."""
 
 NEVER = float("inf")
 WRITING = 3.0
-"""seconds in which records come"""
+"""Seconds in which records are appended."""
 
 
 class Weather(NamedTuple):
@@ -105,7 +105,7 @@ class WeatheredCluster(SimulatedCluster):
         return min(times)
 
     def happen(self, made: SenderFakes) -> None:
-        """Everything that is due."""
+        """Run all events that are due."""
         for node, flights in self.flying.items():
             if not self.is_there(node) and flights:
                 self.carry_out(node, self.choose.randint(0, IN_FLIGHT))

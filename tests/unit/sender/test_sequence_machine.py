@@ -158,7 +158,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), kind=st.sampled_from(("cut", "cut", "move", "retain", "expire")))
     def mishap(self, data: st.DataObject, kind: str) -> None:
-        """One rule for all that is rare, or nothing else would happen."""
+        """One rule for all rare events, or the other rules would be too rare."""
         if kind == "cut":
             self._cut(data.draw(st.sampled_from(NODES)), data.draw(st.integers(0, IN_FLIGHT)))
         elif kind == "expire":

@@ -25,7 +25,7 @@ DELIVERY_TIMEOUT = 2.0
 MAX_INT = 2**31 - 1
 PRODUCER_ID = 9
 QUANTUM = 0.06
-"""the longest step of the simulated clock"""
+"""The longest step of the simulated clock."""
 
 
 @dataclass
@@ -132,7 +132,7 @@ def run(
 
 
 def begin_at(sequence: int, made: SenderFakes, cluster: SimulatedCluster) -> None:
-    """As if the producer had written `sequence` records to each partition."""
+    """Set the state as if the producer had written `sequence` records to each partition."""
     made.give_id(PRODUCER_ID, 0)
     for partition, log in enumerate(cluster.logs):
         queue = made.fakes.incomplete.queue_of(TopicPartition(TOPIC, partition))

@@ -53,7 +53,7 @@ class Broker:
         self.context.topics.close()
 
     def restart(self) -> Context:
-        """Everything that is acknowledged is in the files at any moment, so a clean end is as good as a kill."""
+        """All acknowledged state is in the files at any moment, so a clean end is as good as a kill."""
         self.close()
         return self.open()
 

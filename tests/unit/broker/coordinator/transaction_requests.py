@@ -99,7 +99,7 @@ def end(
 
 
 def begin(context: Context, producer: tuple[int, int], txn_version: int, *partitions: tuple[str, int]) -> None:
-    """One row in each partition, in a transaction that stays open."""
+    """Write one row to each partition, in a transaction that stays open."""
     if txn_version == EXPLICIT:
         assert set(add(context, producer, *partitions).values()) == {Code.NONE}
     for partition in partitions:

@@ -69,12 +69,12 @@ def test_a_new_epoch_starts_at_sequence_zero() -> None:
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
-    """As in Kafka: its partition may have been deleted and created again."""
+    """Accepted, as in Kafka: the partition may have been deleted and recreated."""
     assert ProducerStates().check(header(9)) is None
 
 
 def test_with_an_epoch_for_each_transaction_an_unknown_producer_begins_at_zero() -> None:
-    """As Kafka since transaction.version 2: an earlier batch of the transaction must have been lost."""
+    """Rejected, as in Kafka since transaction.version 2: an earlier batch of the transaction must have been lost."""
     batch = make_batch(producer_id=7, epoch=0, sequence=5, attributes=TRANSACTIONAL_BIT)
     late = read_header(batch)
     with pytest.raises(BrokerError) as refusal:

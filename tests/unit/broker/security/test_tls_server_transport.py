@@ -42,7 +42,7 @@ class TlsPeer:
         self.socket.sendall(self.stream.take_outgoing())
 
     def received(self) -> bytes:
-        """Everything that has come."""
+        """Return all bytes that have arrived."""
         found, space = b"", memoryview(bytearray(256 * KIB))
         while self._take():
             while count := self.stream.read_into(space):

@@ -175,7 +175,7 @@ def test_a_broker_without_records_is_remembered_too(engine: str, tmp_path: Path)
 @pytest.mark.parametrize("named", ["tiered", None])
 @pytest.mark.parametrize("left", ["nothing", "the folder", "all folders"])
 def test_a_folder_of_the_tiered_engine_that_is_lost_is_missed(tmp_path: Path, left: str, named: str | None) -> None:
-    """As when it is a file system of its own that is not mounted."""
+    """The directory looks like the mount point of a file system that is not mounted."""
     keep_topic(tmp_path, "tiered")
     tiers = tmp_path / "tiered"
     if left == "all folders":

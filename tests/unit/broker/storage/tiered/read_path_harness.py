@@ -61,7 +61,7 @@ class FakeWriteCache:
         self.asked: Callable[[], None] = lambda: None
 
     def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
-        """One entry, if it is wanted: the shortest run that a write cache may return."""
+        """Return one entry, if it is wanted: the shortest run that a write cache may return."""
         try:
             for half, is_flushing in ((self.active, False), (self.flushing, True)):
                 for owner, batch in half:
@@ -153,7 +153,7 @@ class ReadPathHarness:
         )
 
     def admit(self, *batches: bytes) -> None:
-        """As a log does it: into the active half, then into the tail cache."""
+        """Append as a log does: into the active half, then into the tail cache."""
         for batch in batches:
             self.write_cache.active.append((LOG, batch))
             self.log_end = end_of(batch)

@@ -50,7 +50,7 @@ def collect(harness: EngineHarness, threshold: float = 0.0) -> None:
 
 
 def between(harness: EngineHarness, work: Callable[[], float]) -> float:
-    """Do something while the thread of the flush does nothing."""
+    """Run a function while the flush thread waits."""
     found: list[float] = []
     harness.engine.flusher.between_flushes(lambda: found.append(work()))
     return found[0]

@@ -10,7 +10,7 @@ from tests.fakes.pool_fakes import free_buffers
 
 
 class FakeProducer:
-    """As much of a producer as the cache asks for."""
+    """The part of a producer that the cache uses."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self.config = config

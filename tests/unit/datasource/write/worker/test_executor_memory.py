@@ -126,7 +126,7 @@ def test_sizes_are_sparks(size: str, expected: int) -> None:
 
 
 class Context:
-    """As much of a TaskContext as is asked for."""
+    """The part of a TaskContext that is read."""
 
     @staticmethod
     def getLocalProperty(name: str) -> str | None:

@@ -52,7 +52,7 @@ def replayed_after_damage(disk: SimulatedDisk, mark: Mark | None = None, newest:
 
 
 def test_a_flipped_bit_of_what_was_never_forced_is_refused_and_the_file_stays_as_it_is() -> None:
-    """In the last record too. Only what fills a block up may change, since no record is lost by that."""
+    """Damage of the last record counts too. Only the padding of a block may change, since no record is lost by that."""
     whole = unforced().content(FIRST)
     for at in range(BLOCK, 11 * BLOCK, 7):
         disk = new_disk()

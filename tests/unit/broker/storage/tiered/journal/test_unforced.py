@@ -113,7 +113,7 @@ def no_memory_before(disk: SimulatedDisk, file: int, buffers: Sequence[Buffer], 
 
 
 def no_memory_after(disk: SimulatedDisk, file: int, buffers: Sequence[Buffer], position: int) -> None:
-    """As `SystemFiles.write` without memory for the rest of a write that was cut short."""
+    """Write as `SystemFiles.write`, without memory for the rest of a write that was cut short."""
     SimulatedDisk.write(disk, file, [b"".join(buffers)[:300]], position)
     raise MemoryError
 
