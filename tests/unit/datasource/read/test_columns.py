@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,20 @@ def columns_of(*fields: tuple[str, DataType | str]) -> StructType:
     for name, kind in fields:
         found.add(name, kind)
     return found
+
+
+class Stream(io.RawIOBase):
+    """The file of a socket; it keeps the addresses of what is written."""
+
+    def __init__(self) -> None:
+        self.addresses = set[int]()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int:
+        self.addresses.add(pa.py_buffer(piece).address)
+        return len(piece)
 
 
 def test_the_columns_are_those_of_sparks_source() -> None:
@@ -106,6 +121,18 @@ def test_slices_of_records_become_rows_too() -> None:
     assert [int(moment.timestamp() * 1000) for moment in rows["timestamp"]] == list(range(3, 12))
     assert len(columns.convert(TopicPartition("u", 0), batch)) == 20
     assert columns.convert(TopicPartition("u", 0), batch.slice(0, 0)).to_pydict()["topic"] == []
+
+
+def test_values_are_not_copied_between_the_decoder_and_the_socket_of_spark() -> None:
+    """Spark's serializer writes with Arrow's stream writer, which hands on the memory of columns."""
+    columns = SparkColumns(columns_of(("value", "binary"), ("offset", "long")))
+    batch = records(offset=range(1000), value=[b"v" * 1000] * 1000)
+    stream = Stream()
+    rows = columns.convert(AT, batch)
+    with pa.ipc.new_stream(stream, rows.schema) as writer:
+        writer.write_batch(rows)
+    data = [batch.column(name).buffers()[-1] for name in ("value", "offset")]
+    assert {each.address for each in data if each is not None} <= stream.addresses
 
 
 def test_columns_that_are_the_same_in_all_rows_are_kept() -> None:
