@@ -110,7 +110,7 @@ class ExchangeClient:
         return self._finish(exchange, exchange.started, deadline)
 
     def is_sent(self, exchange: Exchange) -> bool:
-        """Return whether all requests of an exchange are sent, or wait only for responses to others on their connections."""
+        """Return whether no request of an exchange waits for its connection to open. Some may wait for others on it."""
         if any(isinstance(each, BrokersUnreachable | ConnectionFailed) for each in exchange.responses):
             return False
         return all(node is not ANY and self._connections().in_flight(node) for node in exchange.unsent)

@@ -78,7 +78,7 @@ class MemoryRecordsBuilder:
         grow: Grow = grow_outside_the_pool,
     ) -> None:
         if not ratio > 0:
-            raise RecordBatchError(f"the ratio of compressed to uncompressed bytes is above 0, not {ratio}")
+            raise RecordBatchError(f"the ratio of compressed to uncompressed bytes must be above 0, not {ratio}")
         self.buffer = buffer
         self.format = batch_format or BatchFormat()
         self.codec = Codec.NONE if compressor is None else compressor.codec

@@ -117,7 +117,7 @@ def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memor
         if length > len(frame) - position:
             raise RemoteProtocolError(f"length {length} at byte {position}, but {len(frame) - position} bytes are left")
         if short and length > MAX_STRING_BYTES:  # only a compact string can be so long: others have an int16
-            raise RemoteProtocolError(f"a string of {length} bytes at byte {position}, allowed are {MAX_STRING_BYTES}")
+            raise RemoteProtocolError(f"a string at byte {position} has {length} bytes, more than {MAX_STRING_BYTES}")
         if length < 0 and (length != _NULL or not nullable):
             raise RemoteProtocolError(f"length {length} at byte {position} where that is not allowed")
         return length, position

@@ -167,7 +167,7 @@ def _string_writer(flexible: bool, nullable: bool) -> Writer:
         else:
             data = value.encode()
             if len(data) > MAX_STRING_BYTES:
-                raise TypeError(f"a string of {len(data)} bytes, allowed are {MAX_STRING_BYTES}")
+                raise TypeError(f"a string has {len(data)} bytes, more than {MAX_STRING_BYTES}")
             sink.head += length(len(data)) + data
 
     return write

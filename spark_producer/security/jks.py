@@ -42,7 +42,7 @@ class JavaKeyStore(NamedTuple):
 
 
 def read_jks(data: bytes, origin: str, password: Secret | None) -> JavaKeyStore:
-    """Return the contents of a file. With a password the file's check is verified, as in Java. Keys stay encrypted.
+    """Return the contents of a file. With a password the digest of the file is verified, as in Java. Keys stay encrypted.
 
     Raises:
         TlsFailed: the file is damaged or truncated, or the password is wrong (fatal). `origin` is its name in the message.

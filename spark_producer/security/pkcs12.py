@@ -30,8 +30,8 @@ def read_pkcs12(data: bytes, origin: str, password: Secret | None) -> Pkcs12Stor
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError as error:
         raise TlsFailed(
-            f"the key store {origin} is in PKCS12, which needs cryptography: pip install 'pyproducer[pkcs12]'. Or convert it to "
-            f"PEM: openssl pkcs12 -in {origin} -out {origin}.pem -nodes",
+            f"the key store {origin} is in PKCS12, which needs cryptography. Run pip install 'pyproducer[pkcs12]'. Or convert it "
+            f"to PEM: openssl pkcs12 -in {origin} -out {origin}.pem -nodes",
             fatal=True,
         ) from error
     if problem := iterations_problem(data):

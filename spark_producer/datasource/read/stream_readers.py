@@ -99,7 +99,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
     """
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit of the options, which Spark hands to `latestOffset` unless the trigger has none."""
+        """Return the limit that the options set. Spark passes it to `latestOffset`, unless the trigger has no limit."""
         source = self.settings.source
         if source.max_offsets_per_trigger is not None:
             return ReadMaxRows(source.max_offsets_per_trigger)

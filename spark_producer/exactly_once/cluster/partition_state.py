@@ -126,8 +126,8 @@ def offsets_request(
 
 
 class StillOpen(NamedTuple):
-    """Transactions without a marker in their partition. `unclear`: it may be another producer's transaction; only the right READ
-    would show that."""
+    """Transactions without a marker in their partition. An `unclear` one may be that of another producer: to know this takes the
+    right READ."""
 
     certain: list[TransactionSpan]
     unclear: list[TransactionSpan]

@@ -316,5 +316,5 @@ def test_a_leader_epoch_that_does_not_fit_is_refused(epoch: int) -> None:
 
 @pytest.mark.parametrize("ratio", [0.0, -1.0, float("nan")])
 def test_a_ratio_is_above_0(ratio: float) -> None:
-    with pytest.raises(RecordBatchError, match="ratio of compressed to uncompressed bytes is above 0, not"):
+    with pytest.raises(RecordBatchError, match="ratio of compressed to uncompressed bytes must be above 0, not"):
         builder_of(codec=Codec.GZIP, ratio=ratio)

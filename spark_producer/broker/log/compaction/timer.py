@@ -119,7 +119,7 @@ class CompactionTimer:
         return self._states.setdefault(partition, CompactionState())
 
     def close(self) -> None:
-        """Abort the current compaction; nothing has changed."""
+        """Abort the current compaction, which has changed nothing so far."""
         if self._work is not None:
             self._work.close()
             self._work = self._partition = None

@@ -1,4 +1,4 @@
-"""Turns the starting and ending points of a read into an offset for each topic-partition, as Spark's `KafkaOffsetReaderAdmin`."""
+"""Turns the starting and ending points of a read into offsets by topic-partition, as Spark's `KafkaOffsetReaderAdmin` does."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def require_rocksdict() -> None:
         import rocksdict  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            "an index in RocksDB (--index rocks, index_engine='rocks') needs rocksdict: pip install 'pyproducer[rocksdb]'. "
+            "an index in RocksDB (--index rocks, index_engine='rocks') needs rocksdict. Run pip install 'pyproducer[rocksdb]'. "
             "Or use arrays, the default, which needs no library"
         ) from error
 
