@@ -1,4 +1,4 @@
-"""What the tests of accumulator and sender share: an accumulator with a clock that is stopped, columns in one line, a decoder.
+"""Fakes for the tests of accumulator and sender: an accumulator with a clock that is stopped, columns in one line, a decoder.
 
 Owns: threads whose outcome is waited for.
 Must not know: what is tested.

@@ -1,4 +1,4 @@
-"""What the tests of the buffer pool share: a small pool, and threads that wait in it.
+"""Fakes for the tests of the buffer pool: a small pool, and threads that wait in it.
 
 Owns: the certainty that a request has queued before the test goes on. Must not know: what is tested.
 """

@@ -20,7 +20,7 @@ SPACE = 1 << 31
 
 
 class Habits(NamedTuple):
-    """What differs between versions of brokers: `strict` ones refuse a producer that they do not know any more, unless it
+    """Differences between versions of brokers: `strict` ones refuse a producer that they do not know any more, unless it
     begins at 0; `names_duplicates`: they answer error 46 to one, and not the first offset; `tells_log_start`: they say
     where the log begins."""
 

@@ -1,4 +1,4 @@
-"""What Spark's odd ways of running a write share: where they write, the attempts of tasks, harm to a worker.
+"""Parts of Spark's odd ways of running a write: their topics, the attempts of tasks, harm to a worker.
 
 Owns: rows, options, files of a stream, notes of attempts. Must not know: which ways there are, or what readers must see.
 """

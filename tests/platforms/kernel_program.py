@@ -1,4 +1,4 @@
-"""What the wheel's kernel must do with every Python: the results of the portable one, and how long each loop takes.
+"""The program that runs the wheel's kernel with every Python: the results of the portable one, and how long each loop takes.
 
     python tests/platforms/kernel_program.py [ROUNDS]
 

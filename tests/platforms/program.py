@@ -1,4 +1,4 @@
-"""What every version of Spark must do: write and read, in a batch and in a stream; write from `foreachBatch` and exactly once.
+"""Program for every version of Spark: write and read, in a batch and in a stream; write from `foreachBatch` and exactly once.
 
     python tests/platforms/program.py
 

@@ -1,4 +1,4 @@
-"""What the Spark tests share: a write in one call, a topic read back as a DataFrame, settings of a session for a while.
+"""Helpers of the Spark tests: a write in one call, a topic read back as a DataFrame, settings of a session for a while.
 
 Owns: the spelling of the data source's options in tests. Must not know: what a test expects.
 """

@@ -1,4 +1,4 @@
-"""What is in a topic, read by clients that we did not write.
+"""The records of a topic, read by foreign clients.
 
 Owns: reading all partitions from the beginning to the end with kafka-python or confluent-kafka, with a deadline.
 Must not know: the package under test, nor Spark (`read_spark`), nor librdkafka before it is asked for (`read_confluent`).

@@ -1,4 +1,4 @@
-"""What is in a topic as Arrow columns, millions of records in a second or two, for checks over whole columns.
+"""The records of a topic as Arrow columns, millions of records in a second or two, for checks over whole columns.
 
 Owns: reading every partition to the end that a client of others names, the package's own reader, a deadline.
 Must not know: what a test expects of the records.

@@ -1,4 +1,4 @@
-"""What is in a topic, read and counted with librdkafka: offsets, and topics too large to hold.
+"""The records of a topic, read and counted with librdkafka: offsets, and topics too large to hold.
 
 Owns: confluent-kafka's consumer with a deadline, end offsets, and a summary of millions of records.
 Must not know: the package under test.

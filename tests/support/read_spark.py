@@ -1,4 +1,4 @@
-"""What was read from a topic, as a DataFrame of the sink's columns.
+"""The records of a topic, as a DataFrame of the sink's columns.
 
 Owns: the schema of what is read back.
 Must not know: the package under test.

@@ -36,7 +36,7 @@ MakeRule = Callable[[LoadView, int, random.Random], RowRule]
 
 @dataclass(frozen=True)
 class Scene:
-    """What is simulated, in seconds and bytes; `rate` is in records per second and producer.
+    """The settings of a simulation, in seconds and bytes; `rate` is in records per second and producer.
 
     `leaders` has the node of each partition; `held` has for each slow node how long each of its answers is held back. The
     costs are round figures for a small machine, and not measurements: only comparisons of results are meaningful.

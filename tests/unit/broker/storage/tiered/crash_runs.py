@@ -35,7 +35,7 @@ def killed(disk: SimulatedDisk) -> SimulatedDisk:
 
 @dataclass
 class Expected:
-    """What is known of one partition: every batch that was admitted, how far they were acknowledged, and where it begins.
+    """The expected state of one partition: every batch that was admitted, how far they were acknowledged, and where it begins.
 
     `doubtful` is the batch during whose admission the journal failed, after which nothing was admitted: it may be there.
     """
