@@ -245,7 +245,9 @@ def test_records_that_are_deleted_in_mid_read(
 ) -> None:
     create(broker, topic)
     with Producer({"bootstrap.servers": broker.bootstrap_servers, "batch.size": "20000"}) as producer:
-        producer.send_batch(pa.record_batch({"value": [b"%05d" % number * 400 for number in range(ROWS)]}), topic=topic)
+        producer.send_batch(
+            pa.record_batch({"value": [b"%05d" % number * 1600 for number in range(ROWS)]}), topic=topic
+        )
         producer.flush()
     sizes = {"kafka.max.partition.fetch.bytes": "200000", "kafka.fetch.max.bytes": "400000"}
     options = sizes | {"failOnDataLoss": str(fails).lower()}
