@@ -146,7 +146,7 @@ def unsupported_reason(name: str) -> str | None:
 
 
 def family_reason(name: str) -> str | None:
-    """Return why all names with the beginning of this one, in lower case and without the prefix, are not supported; else None."""
+    """Return why the family of an option is not supported; None if it is of none. `name` is in lower case, without the prefix."""
     return next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 

@@ -63,7 +63,7 @@ class FetchThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Fetch until there is something to decode beside further requests, and start the thread for those.
+        """Fetch until a response can be decoded while further requests are in flight, and start the thread for those.
 
         Raises:
             RuntimeError: the process cannot start another thread; then the connections are closed.

@@ -23,7 +23,7 @@ def single_row(timestamp: int, key: bytes | None, value: bytes | None, headers: 
         RecordBatchError: There are more than `MAX_HEADERS` headers, which the reader would refuse.
     """
     if len(headers) > MAX_HEADERS:
-        raise RecordBatchError(f"a record has {len(headers)} headers; it may have {MAX_HEADERS}")
+        raise RecordBatchError(f"a record has {len(headers)} headers, more than {MAX_HEADERS}")
     block = None
     if headers:
         keys = BinaryColumn(pa.array([name.encode() for name, _ in headers], pa.binary()))
