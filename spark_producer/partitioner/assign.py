@@ -29,6 +29,8 @@ class Assignment(NamedTuple):
 
     def topic_partitions(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
         """Return the topic codes and the partitions of some slots."""
+        if len(self.bases) == 1:
+            return [0] * len(slots), slots.tolist()
         codes = np.searchsorted(self.bases, slots, side="right") - 1
         return codes.tolist(), (slots - np.array(self.bases)[codes]).tolist()
 
@@ -52,9 +54,10 @@ class Partitioner:
         counts, row_counts = _partition_counts(columns, topics)
         codes = columns.topic_codes
         partitions = self._choose(columns, topics, row_counts)
+        if codes is None:
+            return Assignment(partitions, (0,), int(counts[0]))
         bases = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        slots = partitions if codes is None else partitions + bases[codes]
-        return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
+        return Assignment(partitions + bases[codes], tuple(bases[:-1].tolist()), int(bases[-1]))
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord, explicit: int) -> int:
         """Return the partition of a single record by the same rules. `explicit` is the partition that it names, or
