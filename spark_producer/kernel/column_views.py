@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spark_producer.kernel.arrays import BoolArray, ByteArray, BytesArray, Int64Array, is_valid, view_of
 from spark_producer.kernel.varint import varint_sizes
@@ -25,7 +26,7 @@ class BinaryColumn:
     def __init__(self, array: BytesArray) -> None:
         self.array = array
         _, offsets, data = array.buffers()
-        width: np.dtype[Any] = np.dtype(np.int64 if str(array.type).startswith("large") else np.int32)
+        width: np.dtype[Any] = _INT64 if isinstance(array, _LARGE) else _INT32
         if offsets is None or len(array) == 0:
             self.offsets: npt.NDArray[Any] = np.zeros(len(array) + 1, dtype=width)
         else:
@@ -69,7 +70,8 @@ class BinaryColumn:
         return rows
 
 
-_BYTE = np.dtype(np.uint8)
+_BYTE, _INT32, _INT64 = np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.int64)
+_LARGE = (pa.LargeBinaryArray, pa.LargeStringArray)
 _NO_BYTES: ByteArray = np.zeros(0, dtype=_BYTE)
 
 

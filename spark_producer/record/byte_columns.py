@@ -17,6 +17,8 @@ def binary_column(name: str, array: ArrowArray) -> BinaryColumn:
     Raises:
         SchemaError: The column has any other type.
     """
+    if isinstance(array, pa.BinaryArray | pa.LargeBinaryArray):  # as Spark sends them
+        return BinaryColumn(array)
     kind = value_type(array)
     if pa.types.is_null(kind):
         return BinaryColumn(pa.nulls(len(array), pa.binary()))

@@ -74,7 +74,9 @@ class BatchPieces:
 
     def _read(self, first: int, stop: int) -> ReadColumns:
         if self._valid is None:
-            batch, numbers = self._batch.slice(first, stop - first), self._numbered(first, stop)
+            whole = stop - first == self._batch.num_rows
+            batch = self._batch if whole else self._batch.slice(first, stop - first)
+            numbers = self._numbered(first, stop)
         else:
             rows = self._valid[first:stop]
             batch = take_rows(self._batch, rows)
