@@ -312,9 +312,9 @@ def invalid_topic_names(columns: CheckedColumns) -> RejectedRows:
 
 def of_control_topics(columns: CheckedColumns) -> RejectedRows:
     """Return the rows that name a topic of control records (`config.control_topics`)."""
-    bad = np.array([is_control_topic(name) for name in columns.topics], dtype=np.bool_)
-    if not bad.any():
+    if not any(map(is_control_topic, columns.topics)):
         return NONE_REJECTED
+    bad = np.array([is_control_topic(name) for name in columns.topics], dtype=np.bool_)
     codes = np.zeros(len(columns.records), dtype=np.int32) if columns.topic_codes is None else columns.topic_codes
     return RejectedRows.among(
         columns,
