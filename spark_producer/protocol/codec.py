@@ -14,7 +14,7 @@ from spark_producer.errors import LocalProtocolError, RemoteProtocolError, Unsup
 from spark_producer.protocol.apis import API_VERSIONS, APIS, AnyApi, Api, RequestBody, ResponseBody
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.reader import read_body, skip_tags
-from spark_producer.protocol.writer import ByteSink, size_of, write_body
+from spark_producer.protocol.writer import ByteSink, write_body
 
 _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")
@@ -137,8 +137,7 @@ def correlation_id_of(frame: memoryview) -> int:
 
 
 def _framed(sink: ByteSink) -> list[Buffer]:
-    buffers = sink.buffers()
-    size = sum(map(size_of, buffers)) - _SIZE.size
+    buffers, size = sink.buffers(), sink.size - _SIZE.size
     if size > 0x7FFFFFFF:
         raise LocalProtocolError(f"a frame of {size} bytes cannot be sent: its size is an int32")
     _SIZE.pack_into(buffers[0], 0, size)  # the first piece always belongs to the sink

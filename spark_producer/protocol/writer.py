@@ -35,19 +35,28 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(256))
 class ByteSink:
     """The bytes written so far: merged small pieces, and payloads by reference between them."""
 
-    __slots__ = ("_buffers", "head")
+    __slots__ = ("_buffers", "_size", "head")
 
     def __init__(self) -> None:
         self.head = bytearray()
         """The small piece that grows; writers append to it."""
         self._buffers: list[Buffer] = []
+        self._size = 0
+        """The bytes of `_buffers`."""
 
-    def by_reference(self, payload: Buffer) -> None:
-        """List `payload` without copying it."""
+    @property
+    def size(self) -> int:
+        """The number of bytes written so far."""
+        return self._size + len(self.head)
+
+    def by_reference(self, payload: Buffer, size: int) -> None:
+        """List `payload` of `size` bytes without copying it."""
         if self.head:
             self._buffers.append(self.head)
+            self._size += len(self.head)
             self.head = bytearray()
         self._buffers.append(payload)
+        self._size += size
 
     def buffers(self) -> list[Buffer]:
         """Return everything written so far, in order; the sink must not be used after that."""
@@ -182,10 +191,11 @@ def _records_writer(flexible: bool, nullable: bool) -> Writer:
             sink.head += length(_NULL)
             return
         payloads = [value] if isinstance(value, bytes | bytearray | memoryview) else value
-        sink.head += length(sum(map(size_of, payloads)))
-        for payload in payloads:
-            if size_of(payload):
-                sink.by_reference(payload)
+        sizes = [size_of(payload) for payload in payloads]
+        sink.head += length(sum(sizes))
+        for payload, size in zip(payloads, sizes, strict=True):
+            if size:
+                sink.by_reference(payload, size)
 
     return write
 
