@@ -139,8 +139,11 @@ class TcpTransport:
         """Queue `buffers` and write what the kernel takes now. Return True once nothing is queued."""
         for buffer in buffers:
             if len(buffer):
-                self._queue.append(memoryview(buffer).cast("B"))
-                self.queued += len(self._queue[-1])
+                view = memoryview(buffer)
+                if view.nbytes != len(view):
+                    view = view.cast("B")
+                self._queue.append(view)
+                self.queued += len(view)
         return self.flush()
 
     def flush(self) -> bool:
@@ -185,6 +188,9 @@ class TcpTransport:
     def _written(self, count: int) -> None:
         """Drop `count` bytes from the front of the queue."""
         self.queued -= count
+        if not self.queued:
+            self._queue.clear()
+            return
         while count:
             head = self._queue[0]
             if count < len(head):
