@@ -180,8 +180,7 @@ def imports(path: str) -> list[float]:
 
 def page(results: Results) -> str:
     """Return the table, and the text that says where the seconds go."""
-    # Results from before the ways, which the next run replaces, are of two sinks, 1,000 rows, and no CPU.
-    writes, cpu, rows = results["writes"], results.get("cpu", {}), results.get("rows", 1_000)
+    writes, cpu, rows = results["writes"], results["cpu"], results["rows"]
     lines = [
         f"{rows:,} rows to {PARTITIONS} partitions, written {WRITES} times by each of {len(writes[SPARKS])} new sessions "
         "(`local[2]`): seconds, medians; *× Spark's sink* is of the first write, and *Python* is the CPU of Spark's Python "
@@ -194,19 +193,18 @@ def page(results: Results) -> str:
     for name, sessions in writes.items():
         middle = [statistics.median(taken) for taken in zip(*sessions, strict=True)]
         shown = [f"{seconds:.2f}" for seconds in middle]
-        python = f"{statistics.median(cpu[name]):.2f}" if name in cpu else ""
+        python = f"{statistics.median(cpu[name]):.2f}"
         lines.append(f"| {WAYS[name].label} | {' | '.join(shown)} | {middle[0] / base:.1f} | {python} |")
     zipped, bytecode = (
         statistics.median(results["zip"]),
-        statistics.median(results.get("bytecode", results.get("folder"))),
+        statistics.median(results["bytecode"]),
     )
     text = (
         "The first write waits for four Python processes, which Spark starts one after the other. Each compiles PySpark from "
         f"`pyspark.zip`: {zipped:.2f} s, or {bytecode:.2f} s with bytecode. Later writes and all micro-batches use them again. "
     )
-    if "warm_up" in results:
-        warm_up = statistics.median(results["warm_up"]["warmed-up"])
-        text += f"`warm_up` took {warm_up:.1f} s beside the program's own first job. "
+    warm_up = statistics.median(results["warm_up"]["warmed-up"])
+    text += f"`warm_up` took {warm_up:.1f} s beside the program's own first job. "
     lines += ["", text + "[What you can do](latency.md#the-first-write)."]
     return "\n".join(lines)
 

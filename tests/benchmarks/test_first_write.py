@@ -26,14 +26,6 @@ def test_the_table_has_the_median_of_every_write() -> None:
     assert "`warm_up` took 7.0 s" in text
 
 
-def test_results_from_before_the_ways_are_shown() -> None:
-    sinks = {name: RESULTS["writes"][name] for name in (SPARKS, "pyproducer")}
-    text = page({"writes": sinks, "zip": [0.7], "folder": [0.2]})
-    assert text.startswith("1,000 rows to")
-    assert "| pyproducer | 6.00 | 0.40 | 0.20 | 0.10 | 5.0 |  |" in text
-    assert "0.70 s, or 0.20 s" in text
-
-
 def test_a_home_with_bytecode_is_a_whole_spark(tmp_path: Path) -> None:
     home = home_with_bytecode(tmp_path)
     assert {each.name for each in home.iterdir()} == {each.name for each in Path(pyspark.__file__).parent.iterdir()}
