@@ -17,7 +17,12 @@ from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
-from spark_producer.exactly_once.cluster.coordinator_state import describe, open_tasks
+from spark_producer.exactly_once.cluster.coordinator_state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    describe,
+    open_tasks,
+)
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import control_id, task_id
@@ -150,11 +155,19 @@ def rounds_of(sink: SinkSettings) -> int:
     return sum(cluster.client.rounds for known, cluster in driver._open if known == sink)
 
 
+def is_complete(tasks: Tasks, transactional_id: str) -> bool:
+    """Return whether the last transaction of an id has its markers."""
+    state = describe(tasks.brokers, [transactional_id], tasks.client.deadline())[transactional_id]
+    return state is not None and state.transaction_state in (COMPLETE_ABORT, COMPLETE_COMMIT)
+
+
 def test_the_requests_of_a_write_are_as_many_as_the_page_says(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     counted: dict[str, tuple[int, int, int]] = {}
     for number, path in enumerate("AAAABBBB"):
+        if number:  # the marker of DONE, which no commit of path B waits for
+            wait_until(lambda: is_complete(tasks, control_id(sink.name)), "the end of the last control record")
         before, rounds = Counter(proxied.proxy.requests), rounds_of(sink)
         handle = driver.begin(sink)
         begun = Counter(proxied.proxy.requests) - before

@@ -5,14 +5,34 @@ Owns: the environment of the child process. Must not know: what the programs do.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+
+from tests.support.waiting import retry
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS = 240
+
+
+@contextmanager
+def connect_port() -> Iterator[None]:
+    """Hold the port of Spark Connect (15002), which a local server cannot change; other processes of this run wait."""
+    with (Path(tempfile.gettempdir()) / "pyproducer-spark-connect.lock").open("w") as lock:
+        retry(
+            lambda: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB),
+            BlockingIOError,
+            "the end of another test with Spark Connect",
+            seconds=SECONDS,
+            pause=0.2,
+        )
+        yield
 
 
 def run_program(program: str, arguments: list[str], folders: list[Path], directory: Path) -> str:
@@ -33,14 +53,15 @@ def run_program(program: str, arguments: list[str], folders: list[Path], directo
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
     }
-    done = subprocess.run(
-        [base, str(script), *arguments],
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    with connect_port() if ".remote(" in program else nullcontext():
+        done = subprocess.run(
+            [base, str(script), *arguments],
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr[-8_000:]
     return done.stderr

@@ -15,6 +15,7 @@ import random
 import socket
 import struct
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
@@ -63,6 +64,7 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
+        self._transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
         self._closed = False
         self.host, self.port = HOST, free_ports(1)[0]
         self.faults = _Faults()
@@ -233,6 +235,8 @@ class FaultProxy:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
             await asyncio.sleep(0)  # the next turn of the loop
+        for transport in list(self._transports):  # those too that still wait for a peer to read their last bytes
+            transport.abort()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -244,6 +248,7 @@ class FaultProxy:
         except asyncio.CancelledError:  # the proxy is closed meanwhile
             writer.transport.abort()
             raise
+        self._transports.update((writer.transport, broker_writer.transport))
         connection = _Connection(self, writer, broker_writer)
         self._connections.add(connection)
         try:
