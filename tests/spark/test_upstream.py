@@ -33,7 +33,7 @@ def run(program: str) -> None:
 
 
 def test_every_example_is_run_here() -> None:
-    assert len(re.findall(r"^```python$", PAGE, re.MULTILINE)) == 2
+    assert len(re.findall(r"^```python$", PAGE, re.MULTILINE)) == 3
     assert len(re.findall(r"^```console$", PAGE, re.MULTILINE)) == 1
 
 
@@ -53,6 +53,18 @@ def test_an_archive_with_bytecode_is_compiled_no_more(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=SECONDS, check=True,
     )  # fmt: skip
     assert done.stdout == f"{tmp_path}/pyspark.zip/pyspark/daemon.pyc\n"
+
+
+@pytest.mark.slow
+def test_the_tasks_are_timed_with_and_without_the_work_arounds(tmp_path: Path) -> None:
+    program = tmp_path / "tasks.py"
+    program.write_text(block("MICRO_BATCHES").replace("MICRO_BATCHES = 45", "MICRO_BATCHES = 3"))
+    done = subprocess.run(
+        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4_000:]
+    shown = [re.fullmatch(r"unix=(\w+) ([a-z ]*): \d+ ms", line) for line in done.stdout.splitlines()]
+    assert [each[2] for each in shown if each] == ["", "quickack", "freeze", "quickack freeze", "", "freeze"]
 
 
 def test_a_sink_has_no_update_mode_and_no_metrics(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
