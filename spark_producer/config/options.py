@@ -230,10 +230,10 @@ class SinkOptions:
         high=INT64_MAX,
     )
     exactly_once_max_inline_bytes: int = option(
-        4194304,
+        262144,
         "Maximum encoded bytes of an exactly-once task that the driver sends, for all tasks in one transaction. A task with "
         "more has its own transaction; with `0` all have. It halves with each eight tasks from the ninth on, down to 16384, so "
-        "that the driver gets 64 MiB at most.",
+        "that the driver gets 4 MiB at most from the default.",
         low=0,
         high=67108864,
         unit="bytes",

@@ -334,10 +334,10 @@ def test_a_task_that_could_not_spool_is_not_advised_to() -> None:
 def test_the_limit_of_all_tasks_together_is_bounded() -> None:
     sink = SinkOptions(exactly_once_id="orders")
     limits = [inline_limit(sink, partition) for partition in range(2000)]
-    assert limits[:9] == [4 << 20] * 8 + [2 << 20]
+    assert limits[:9] == [256 << 10] * 8 + [128 << 10]
     assert min(limits) == 16 << 10
-    assert sum(limits[:200]) < 66 << 20
-    assert sum(limits) < 96 << 20
+    assert sum(limits[:200]) < 8 << 20
+    assert sum(limits) < 36 << 20
     small = SinkOptions(exactly_once_id="orders", exactly_once_max_inline_bytes=100)
     assert {inline_limit(small, partition) for partition in range(2000)} == {100}
     assert inline_limit(SinkOptions(exactly_once_id="orders", exactly_once_max_inline_bytes=0), 3) == 0
