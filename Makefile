@@ -3,9 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Three processes for two cores: tests wait nearly as much as they compute. In the order of the files: the short ones come last.
+# Four processes for two cores: tests wait as much as they compute. In the order of the files: the short ones come last.
 # ARGS='-n 0' is for one process, as a debugger wants it.
-PROCESSES ?= 3
+PROCESSES ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder --slow
 # Bytecode is kept, whatever the environment says: without it each of the some thousand Python processes of a run compiles what
 # it imports, and each process of pytest rewrites all tests.

@@ -240,7 +240,10 @@ def test_flights_with_the_settings_in_conf(
 
 @pytest.mark.parametrize(
     "reached",
-    ["unpack the flights", pytest.param("start Spark", marks=pytest.mark.nightly), "read flights back"],
+    [
+        "unpack the flights",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("start Spark", "read flights back")),
+    ],
 )
 def test_ctrl_c_leaves_nothing(tmp_path: Path, embedded_broker: LocalBroker, reached: str) -> None:
     """Interrupted while Spark starts, in the batch write, and in the streaming write."""
