@@ -60,7 +60,13 @@ def test_the_tasks_are_timed_with_and_without_the_work_arounds(tmp_path: Path) -
     program = tmp_path / "tasks.py"
     program.write_text(block("MICRO_BATCHES").replace("MICRO_BATCHES = 45", "MICRO_BATCHES = 3"))
     done = subprocess.run(
-        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4_000:]
     shown = [re.fullmatch(r"unix=(\w+) ([a-z ]*): \d+ ms", line) for line in done.stdout.splitlines()]

@@ -218,7 +218,7 @@ class FaultProxy:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_SECONDS)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, self.host, self.port)
+        self._server = await asyncio.start_server(self._accepted, self.host, self.port)
 
     async def _stop_listening(self) -> None:
         if self._server is not None:
@@ -237,6 +237,12 @@ class FaultProxy:
             await asyncio.sleep(0)  # the next turn of the loop
         for transport in list(self._transports):  # those too that still wait for a peer to read their last bytes
             transport.abort()
+        await asyncio.sleep(0)  # the turn that closes them
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Coroutine[Any, Any, None]:
+        """Return the task of a connection, which the shutdown may cancel before it has begun."""
+        self._transports.add(writer.transport)
+        return self._accept(reader, writer)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -248,7 +254,7 @@ class FaultProxy:
         except asyncio.CancelledError:  # the proxy is closed meanwhile
             writer.transport.abort()
             raise
-        self._transports.update((writer.transport, broker_writer.transport))
+        self._transports.add(broker_writer.transport)
         connection = _Connection(self, writer, broker_writer)
         self._connections.add(connection)
         try:
