@@ -148,7 +148,7 @@ def plan_memory(
     *,
     broker: int = DEFAULT_BUDGET,
     storage: int = DEFAULT_BUDGET,
-    largest_batch: int = MAX_BATCH_BYTES,
+    max_message_bytes: int = MAX_BATCH_BYTES,
 ) -> MemoryPlan:
     """Return the plan for these budgets.
 
@@ -156,7 +156,7 @@ def plan_memory(
         both: the bytes of both budgets together, half for each; instead of `broker` and `storage`.
         given: the parts that the user has set, as text under either name.
         broker, storage: the bytes of each budget.
-        largest_batch: the maximum size of a batch that topics accept by default, in bytes. A broker with another default calls
+        max_message_bytes: the topics' default of max.message.bytes, which bounds a batch. A broker with another default calls
             `check_largest_batch` again at its start, and for a topic that is given its own.
 
     Raises:
@@ -168,7 +168,7 @@ def plan_memory(
     sizes = _sizes(given or {})
     parts = {part.field: part.share(budgets[part.of]) for part in SHARES} | sizes
     plan = MemoryPlan(broker, storage, **parts, given=frozenset(part.name for part in SHARES if part.field in sizes))
-    _check(plan, largest_batch)
+    _check(plan, max_message_bytes)
     return plan
 
 
@@ -187,28 +187,28 @@ def _sizes(given: Mapping[str, str]) -> dict[str, int]:
     return found
 
 
-def _check(plan: MemoryPlan, largest_batch: int) -> None:
+def _check(plan: MemoryPlan, max_message_bytes: int) -> None:
     _check_sum("broker", plan.broker_budget, plan)
     _check_sum("storage", plan.storage_budget, plan)
-    check_largest_batch(plan, largest_batch)
+    check_largest_batch(plan, max_message_bytes)
 
 
-def check_largest_batch(plan: MemoryPlan, largest_batch: int) -> None:
-    """Check that a plan allows batches of `largest_batch` bytes.
+def check_largest_batch(plan: MemoryPlan, max_message_bytes: int) -> None:
+    """Check that a plan allows batches of `max_message_bytes` bytes.
 
     Raises:
         ConfigError: it does not.
     """
-    if plan.half < largest_batch:
+    if plan.half < max_message_bytes:
         raise ConfigError(
-            f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {largest_batch:,}. "
-            f"Set storage.write.cache.bytes to {2 * largest_batch} at least, or give both budgets together "
-            f"{-(-16 * largest_batch // MIB)}M at least (--memory), of which it has an eighth"
+            f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {max_message_bytes:,}. "
+            f"Set storage.write.cache.bytes to {2 * max_message_bytes} at least, or give both budgets together "
+            f"{-(-16 * max_message_bytes // MIB)}M at least (--memory), of which it has an eighth"
         )
-    if NO_LIMIT < plan.publish_buffer < largest_batch:
+    if NO_LIMIT < plan.publish_buffer < max_message_bytes:
         raise ConfigError(
-            f"broker.publish.buffer.bytes is {plan.publish_buffer:,}, but topics accept batches of {largest_batch:,}: it must "
-            "hold one at least, or be -1 for no limit"
+            f"broker.publish.buffer.bytes is {plan.publish_buffer:,}, but topics accept batches of {max_message_bytes:,}: "
+            "it must hold one at least, or be -1 for no limit"
         )
 
 
