@@ -62,14 +62,16 @@ class FaultProxy:
         self.frames = frames
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._connections: set[_Connection] = set()
         self._transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._closed = False
         self.host, self.port = HOST, free_ports(1)[0]
         self.faults = _Faults()
         self._thread.start()
-        self._run(self._listen())
+        self._call(self._listen)
 
     @property
     def address(self) -> str:
@@ -104,8 +106,8 @@ class FaultProxy:
             for flowing in self.faults.flowing.values():
                 flowing.set()
             self.faults, self.copies = _Faults(), {}
-            if self._server is None:
-                await self._listen()
+            if self._listening is None:
+                self._listen()
 
         self._run(reset())
 
@@ -143,7 +145,7 @@ class FaultProxy:
 
     def refuse(self) -> None:
         """Stop listening, so that new connections are refused; open ones stay. `heal` listens again."""
-        self._run(self._stop_listening())
+        self._call(self._stop_listening)
 
     def lose_response(self, api_key: int, times: int = 1, how: Cut = Cut.RESET) -> None:
         """Let the next `times` requests of an API through, and cut the connection when their response comes."""
@@ -217,43 +219,54 @@ class FaultProxy:
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_SECONDS)
 
-    async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accepted, self.host, self.port)
+    # Not asyncio.start_server: when it is closed, connections that it has just accepted are neither served nor closed.
 
-    async def _stop_listening(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+    def _listen(self) -> None:
+        self._listening = socket.create_server((self.host, self.port), backlog=100)
+        self._listening.setblocking(False)
+        self._loop.add_reader(self._listening, self._accept)
+
+    def _stop_listening(self) -> None:
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
+
+    def _accept(self) -> None:
+        """Accept one connection, and begin to forward it."""
+        assert self._listening is not None
+        try:
+            connection, _ = self._listening.accept()
+        except OSError:  # the client has gone already
+            return
+        self.accepted += 1
+        self._sockets.add(connection)
+        task = self._loop.create_task(self._serve(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _shut_down(self) -> None:
-        await self._stop_listening()
+        self._stop_listening()
         for connection in list(self._connections):
             connection.cut(Cut.RESET)
-        # Again and again: a connection of the last moment gets its task only in the next turn of the loop.
-        while others := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            await asyncio.sleep(0)  # the next turn of the loop
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         for transport in list(self._transports):  # those too that still wait for a peer to read their last bytes
             transport.abort()
-        await asyncio.sleep(0)  # the turn that closes them
+        await asyncio.sleep(0)  # the turn of the loop that closes them
+        for accepted in list(self._sockets):  # those too whose task was cancelled before it began
+            accepted.close()
 
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Coroutine[Any, Any, None]:
-        """Return the task of a connection, which the shutdown may cancel before it has begun."""
+    async def _serve(self, accepted: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=accepted)
         self._transports.add(writer.transport)
-        return self._accept(reader, writer)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
         try:
             broker_reader, broker_writer = await asyncio.open_connection(*self.target)
         except OSError:
             writer.transport.abort()
             return
-        except asyncio.CancelledError:  # the proxy is closed meanwhile
-            writer.transport.abort()
-            raise
         self._transports.add(broker_writer.transport)
         connection = _Connection(self, writer, broker_writer)
         self._connections.add(connection)
