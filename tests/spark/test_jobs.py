@@ -217,6 +217,7 @@ def short_directory() -> Iterator[Path]:
         yield Path(path)
 
 
+@pytest.mark.nightly
 def test_flights_with_the_settings_in_conf(
     tmp_path: Path, embedded_broker: LocalBroker, topic: str, short_directory: Path
 ) -> None:

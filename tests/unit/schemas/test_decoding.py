@@ -14,7 +14,7 @@ from tests.unit.schemas.decoding import decode
 
 @pytest.mark.covers("RD19")
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(st.data(), records() | schemas())
 def test_values_are_those_of_fastavro(data: st.DataObject, case: Any) -> None:
     schema, values = case
@@ -26,7 +26,7 @@ def test_values_are_those_of_fastavro(data: st.DataObject, case: Any) -> None:
 
 @pytest.mark.covers("RD19")
 @pytest.mark.slow
-@settings(max_examples=2000)
+@settings(max_examples=800)
 @given(st.data(), records())
 def test_values_read_by_another_schema_are_those_of_fastavro(data: st.DataObject, case: Any) -> None:
     schema, values = case
