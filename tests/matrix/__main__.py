@@ -1,7 +1,7 @@
 """Play the failure matrix, or the rest of it, and write it to docs/exactly_once_matrix.md: `python -m tests.matrix --help`.
 
-A result is kept as soon as it is there (`--results`), and a run plays what has none yet. The cases of a cluster are played in one
-go: cluster and drivers are started once.
+A result is kept as soon as it is there (`--results`), and a run plays what has none yet, or none since a day (`--since`). The
+cases of a cluster are played in one go: cluster and drivers are started once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     chosen = _arguments()
     known = results.load(chosen.results)
     cases = [case for case in all_cases() if case.cluster in chosen.clusters and re.search(chosen.only, case.name)]
-    missing = [case for case in cases if chosen.again or case.name not in known][: chosen.most]
+    missing = results.missing(cases, known, chosen.since)[: chosen.most]
     deadline = time.monotonic() + chosen.minutes * 60
     for cluster in chosen.clusters:
         of_cluster = [case for case in missing if case.cluster == cluster]
@@ -44,7 +44,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="play the cases whose names have this regular expression in them")
     parser.add_argument("--most", type=int, help="maximum number of cases")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="begin no case after this many minutes")
-    parser.add_argument("--again", action="store_true", help="also those that have a result")
+    parser.add_argument("--since", default="", metavar="DAY", help="also those whose result is older, as in 2026-01-31")
     parser.add_argument(
         "--results", type=Path, default=results.MATRIX, help="file of the results (default: %(default)s)"
     )

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.matrix.play import Result
+from tests.matrix.play import Case, Result
 
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 MATRIX, SCENES = RESULTS / "matrix.jsonl", RESULTS / "matrix_scenes.jsonl"
@@ -33,6 +33,11 @@ def load(path: Path) -> dict[str, Result]:
             result = Result(**json.loads(line))
             found[result.name] = result
     return found
+
+
+def missing(cases: Iterable[Case], known: Mapping[str, Result], since: str) -> list[Case]:
+    """Return the cases that have no result of `since`, a day as in 2026-01-31, or later."""
+    return [case for case in cases if case.name not in known or known[case.name].day < since]
 
 
 def append(path: Path, result: Result) -> None:

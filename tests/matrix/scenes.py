@@ -267,13 +267,13 @@ def main() -> None:
     """Play and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="play the scenes whose names have this regular expression in them")
-    parser.add_argument("--again", action="store_true", help="also those that have a result")
+    parser.add_argument("--since", default="", metavar="DAY", help="also those whose result is older, as in 2026-01-31")
     parser.add_argument("--results", type=Path, default=results.SCENES)
     chosen = parser.parse_args()
     for setting in dict.fromkeys(setting for scene in SCENES for setting in scene.settings):
         known = results.load(chosen.results)
         wanted = [case for case in cases(setting) if re.search(chosen.only, case.name)]
-        missing = [case for case in wanted if chosen.again or case.name not in known]
+        missing = results.missing(wanted, known, chosen.since)
         if missing:
             play_all(setting, missing, chosen.results)
     print(results.write_page(scenes=chosen.results, of=sum(1 for _ in all_cases())))
