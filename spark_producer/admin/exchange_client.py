@@ -11,7 +11,13 @@ from typing import Self
 from spark_producer.admin.exchange import ANY, Exchange, NodeRequest, ResponseOrError
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.escape import for_log
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
+from spark_producer.errors import (
+    BrokersUnreachable,
+    ConnectionFailed,
+    KafkaTimeout,
+    PyProducerError,
+    RemoteProtocolError,
+)
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, Completion
 from spark_producer.network.settings import ConnectionSettings, principal
@@ -233,6 +239,8 @@ class ExchangeClient:
                     limit = f"{self._request_timeout:g} s (request.timeout.ms)"
                 address = self._address(completion.node)
                 error = KafkaTimeout(f"{address} did not answer {completion.api.name} within {limit}")
+            elif isinstance(error, RemoteProtocolError):  # once: a peer that is no broker is known before the first request
+                error = ConnectionFailed(f"the connection was closed, {error}")
             exchange.responses[position] = completion.body if error is None else error
 
     def _give_up(self, exchange: Exchange, node: int | None, text: str) -> None:

@@ -148,11 +148,21 @@ def test_any_broker_is_asked_that_can_be_reached(refused: tuple[str, int]) -> No
     client.close()
 
 
-def test_metadata_is_requested_again_when_the_connection_breaks() -> None:
+def reset(peer: Peer) -> None:
+    peer.reset()
+
+
+def send_garbage(peer: Peer) -> None:
+    peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    peer.wait_for_close()
+
+
+@pytest.mark.parametrize("fail", [reset, send_garbage])
+def test_metadata_is_requested_again_when_the_connection_breaks(fail: Script) -> None:
     def dying(peer: Peer) -> None:
         peer.negotiate()
         peer.read()
-        peer.reset()
+        fail(peer)
 
     def answering(peer: Peer) -> None:
         peer.negotiate()
