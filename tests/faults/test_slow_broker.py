@@ -101,7 +101,7 @@ def test_memory_stays_bounded(
     assert count_and_check(proxied.bootstrap_servers, topic).total == 2 * ROWS + 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("proxied", ["embedded"], indirect=True)
 def test_memory_stays_bounded_with_a_thousand_partitions(
     small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path

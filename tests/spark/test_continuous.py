@@ -81,7 +81,7 @@ for topic in (begun, fresh):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_lost(broker: Broker, topic: str, tmp_path: Path) -> None:
     bootstrap, targets = broker.bootstrap_servers, [f"{topic}-begun", f"{topic}-fresh"]
     for name in (topic, *targets):

@@ -204,7 +204,7 @@ spark.stop()
 
 @pytest.mark.covers("COM16", "COM18")
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_records_and_their_report_in_spark_connect(embedded_broker: Broker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
     folder = tmp_path / "reports"

@@ -55,7 +55,7 @@ def test_an_archive_with_bytecode_is_compiled_no_more(tmp_path: Path) -> None:
     assert done.stdout == f"{tmp_path}/pyspark.zip/pyspark/daemon.pyc\n"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tasks_are_timed_with_and_without_the_work_arounds(tmp_path: Path) -> None:
     program = tmp_path / "tasks.py"
     program.write_text(block("MICRO_BATCHES").replace("MICRO_BATCHES = 45", "MICRO_BATCHES = 3"))

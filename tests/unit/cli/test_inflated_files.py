@@ -132,7 +132,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 @pytest.mark.covers("COM24")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] * (name == "page.parquet")) for name in REFUSED]
+)
 def test_what_would_take_gigabytes_at_once_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
     make, message = REFUSED[name]
     make(tmp_path / name)

@@ -122,7 +122,7 @@ def test_a_huge_key_takes_no_memory_of_its_size(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [(70_000, 65_535, 65_536, 131_072), (65_534, 65_535), (1 << 17,) * 40])
+@pytest.mark.parametrize("sizes", [(70_000, 65_535, 65_536, 131_072), (65_534, 65_535), (1 << 17,) * 9])
 def test_keys_beyond_16_bit_lengths(sizes: tuple[int, ...]) -> None:
     chance = random.Random(3)
     keys = [b"1234", *(chance.randbytes(size) for size in sizes), b"", b"123"]
