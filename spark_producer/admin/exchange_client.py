@@ -239,7 +239,9 @@ class ExchangeClient:
                     limit = f"{self._request_timeout:g} s (request.timeout.ms)"
                 address = self._address(completion.node)
                 error = KafkaTimeout(f"{address} did not answer {completion.api.name} within {limit}")
-            elif isinstance(error, RemoteProtocolError):  # once: a peer that is no broker is known before the first request
+            elif isinstance(
+                error, RemoteProtocolError
+            ):  # once: a peer that is no broker is known before the first request
                 error = ConnectionFailed(f"the connection was closed, {error}")
             exchange.responses[position] = completion.body if error is None else error
 
