@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -37,6 +38,8 @@ class Exchange:
         self.is_in_round = False
         """Whether a wait has begun while it was under way."""
         self.responses: list[ResponseOrError] = [None] * len(requests)
+        self.last_response = math.inf
+        """The time of the last response so far; infinite before the first."""
         self.unsent: dict[int | None, deque[int]] = {}
         self.in_flight: dict[object, tuple[int, int]] = {}
         """The position of a request and its node, by the tag of its completion."""

@@ -244,6 +244,7 @@ class ExchangeClient:
             ):  # once: a peer that is no broker is known before the first request
                 error = ConnectionFailed(f"the connection was closed, {error}")
             exchange.responses[position] = completion.body if error is None else error
+            exchange.last_response = self.clock()
 
     def _give_up(self, exchange: Exchange, node: int | None, text: str) -> None:
         """Put an error in place of the responses to the requests that wait for a connection to `node`."""

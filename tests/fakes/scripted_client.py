@@ -23,6 +23,7 @@ class ScriptedClient:
         self.user = "user 'app'"
         self.brokers: dict[int, tuple[str, int]] = {}
         self.leaders: dict[tuple[str, int], int] = {}
+        self.topic_id, self.leader_epoch = messages.NO_UUID, 0
         self.coordinator = 1
         self.sent: list[tuple[str, int | None, Any]] = []
         self.scripts: dict[str, Callable[[Any], ResponseOrError]] = {FIND_COORDINATOR.name: self._coordinators}
@@ -63,6 +64,7 @@ class ScriptedClient:
         exchange = Exchange(calls, self._now, self.deadline() if deadline is None else deadline, True)
         exchange.unsent.clear()
         exchange.responses = self.request_all(calls, exchange.deadline)
+        exchange.last_response = self._now
         return exchange
 
     def finish(self, exchange: Exchange, deadline: float | None = None) -> list[ResponseOrError]:
@@ -86,8 +88,11 @@ class ScriptedClient:
         rows = [
             messages.MetadataResponseTopic(
                 name=topic,
+                topic_id=self.topic_id,
                 partitions=tuple(
-                    messages.MetadataResponsePartition(partition_index=number, leader_id=leader)
+                    messages.MetadataResponsePartition(
+                        partition_index=number, leader_id=leader, leader_epoch=self.leader_epoch
+                    )
                     for (name, number), leader in self.leaders.items()
                     if name == topic
                 ),

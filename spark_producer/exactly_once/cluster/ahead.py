@@ -1,13 +1,14 @@
 """Questions that are sent ahead of their turn, in the flight of an earlier request.
 
 The code whose turn it is then builds its requests as if there were no flight. A response counts only for an equal request to the
-same broker, under the same leader epochs; otherwise the request is sent in its turn. An error counts as it does in its turn.
+same broker, under the same leader epochs and ids of topics; otherwise the request is sent in its turn. An error counts as it does
+in its turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.client import metadata_request
@@ -21,12 +22,20 @@ MAX_AGE_S = 1.0
 """Maximum seconds from the sending of a request to its turn, so that its response is hardly older than one in its turn."""
 
 
+LogVersion: TypeAlias = tuple[bytes | None, int]
+"""The id of a partition's topic and the leader epoch, as far as they are known: a topic that is created again has another id."""
+
+
 class Question(NamedTuple):
-    """A request that was sent, with the leader epochs of its partitions at that time."""
+    """A request that was sent, with the versions of its partitions at that time."""
 
     call: NodeRequest
-    epochs: dict[TopicPartition, int]
+    versions: dict[TopicPartition, LogVersion]
     exchange: Exchange
+
+    def has_waited(self, now: float) -> float:
+        """Return the seconds for which the response has waited for its turn; negative if it has not arrived."""
+        return now - self.exchange.last_response
 
 
 class Ahead:
@@ -36,14 +45,14 @@ class Ahead:
     wait for them is shorter where the caller's time is.
     """
 
-    def __init__(self, client: BlockingClient, epoch_of: Callable[[TopicPartition], int]) -> None:
+    def __init__(self, client: BlockingClient, version_of: Callable[[TopicPartition], LogVersion]) -> None:
         self._client = client
-        self._epoch_of = epoch_of
+        self._version_of = version_of
         self._asked: list[Question] = []
 
     def ask(self, calls: Iterable[NodeRequest]) -> list[Question]:
         """Send requests, and return without waiting."""
-        found = [Question(call, self._epochs(call), self._client.begin([call])) for call in calls]
+        found = [Question(call, self._versions(call), self._client.begin([call])) for call in calls]
         self._asked += found
         return found
 
@@ -85,8 +94,8 @@ class Ahead:
             if _answers(asked.call, call):
                 self._asked.remove(asked)
                 is_old = self._client.clock() - asked.exchange.started > MAX_AGE_S
-                epochs = self._epochs(call)
-                if not is_old and epochs == {tp: asked.epochs[tp] for tp in epochs}:
+                versions = self._versions(call)
+                if not is_old and versions == {tp: asked.versions[tp] for tp in versions}:
                     return asked.exchange
                 self._client.drop(asked.exchange)
                 return None
@@ -99,9 +108,9 @@ class Ahead:
                 self._client.drop(asked.exchange)
         self._asked = [asked for asked in self._asked if asked in keeping]
 
-    def _epochs(self, call: NodeRequest) -> dict[TopicPartition, int]:
-        """Return the known leader epochs of the partitions of a request that does not name them itself."""
-        return {tp: self._epoch_of(tp) for tp in _partitions(call)}
+    def _versions(self, call: NodeRequest) -> dict[TopicPartition, LogVersion]:
+        """Return the known versions of the partitions of a request that does not name them itself."""
+        return {tp: self._version_of(tp) for tp in _partitions(call)}
 
 
 def _partitions(call: NodeRequest) -> frozenset[TopicPartition]:

@@ -20,7 +20,7 @@ from spark_producer.errors import (
     TopicNotFound,
     broker_error,
 )
-from spark_producer.exactly_once.cluster.ahead import Ahead, Question
+from spark_producer.exactly_once.cluster.ahead import Ahead, LogVersion, Question
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
 from spark_producer.protocol.messages import (
@@ -85,7 +85,7 @@ class TransactionAdmin:
     def __init__(self, client: BlockingClient, sink: str) -> None:
         self.client = client
         self.sink = sink
-        self.ahead = Ahead(client, self.epoch_of)
+        self.ahead = Ahead(client, self._version_of)
         self.timeouts_ms: set[int] = set()
         """The timeouts of tasks' transactions in the last vote."""
         self._coordinators: dict[str, int] = {}
@@ -299,6 +299,9 @@ class TransactionAdmin:
     def epoch_of(self, tp: TopicPartition) -> int:
         """Return the leader epoch for requests: a deposed leader that does not know it refuses them (KIP-320)."""
         return self._epochs.get(tp, -1)
+
+    def _version_of(self, tp: TopicPartition) -> LogVersion:
+        return self._topic_ids.get(tp.topic), self.epoch_of(tp)
 
     def topic_id(self, topic: str) -> bytes | None:
         """Return the last known id of a topic; a topic that is created again has another one. None if no broker was asked."""

@@ -50,6 +50,10 @@ from spark_producer.protocol.messages import AddPartitionsToTxnRequest, AddParti
 from spark_producer.record.sequence_numbers import add_to_sequence
 from spark_producer.record.small_batch import encode_few
 
+MAX_WAIT_OF_LOOK_S = 0.02
+"""Maximum seconds for which the response to a pipelined look waits for the other responses. A topic that was deleted meanwhile
+would not be noticed, and a second look takes one round trip."""
+
 ABORT_SECONDS = 5.0
 """Maximum time in seconds of the abort of a transaction that cannot be committed."""
 
@@ -158,7 +162,7 @@ class ControlWrite:
                 return response
             produce = self._produce or self._send_rows(sequence)
             stop = produce.run(self._deadline)
-            self._brokers.ahead.drop(self._looks)  # what was asked before the rows were written says nothing about them
+            self._brokers.ahead.drop(self._fresh_looks())  # others may be older than the rows, or than their loss
             failpoint("control.produced")
             if stop is not None:
                 return self._fenced_off(stop) if isinstance(stop, FencedOff) else stop
@@ -182,6 +186,11 @@ class ControlWrite:
             return written
         lost = await_markers(self._brokers, {self._id: spans}, self._deadline, without_tasks={self._control_tp})
         return MarkersLost(lost) if lost else written
+
+    def _fresh_looks(self) -> list[Question]:
+        """Return the looks that are as good as new ones: their responses have hardly waited."""
+        now = self._brokers.client.clock()
+        return [each for each in self._looks if each.has_waited(now) <= MAX_WAIT_OF_LOOK_S]
 
     def _open(self) -> tuple[FencedOff | Indeterminate | None, int]:
         """Begin the transaction, if its version needs that; return the failure or None, and the control partition's next

@@ -79,6 +79,8 @@ class _Queue:
         """The number of batches at the front that are known to be acknowledged: there may be thousands."""
         self.acknowledged = 0
         """The number of all acknowledged batches."""
+        self.last_offset = -1
+        """The last offset of the batch that was acknowledged last."""
         self.stalled = False
         """Whether an earlier batch of the same round had a retriable error, so that later ones are out of order."""
         self.too_large: int | None = None
@@ -288,7 +290,11 @@ class InlineProduce:
         if code is Code.NONE:
             if row.base_offset < 0:
                 return Indeterminate(f"the leader of {format_partitions([tp])} did not return the offset of a batch")
-            batch.offsets = row.base_offset, row.base_offset + batch.encoded.records - 1
+            if row.base_offset <= queue.last_offset:  # with `EXPLICIT` a new log takes any first sequence
+                name = format_partitions([tp])
+                return Indeterminate(f"the offsets of {name} do not increase, as if its topic was created again")
+            queue.last_offset = row.base_offset + batch.encoded.records - 1
+            batch.offsets = row.base_offset, queue.last_offset
             queue.acknowledged += 1
             return None
         if code in FENCING:

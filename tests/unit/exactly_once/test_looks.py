@@ -8,8 +8,7 @@ import pytest
 
 from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
-from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
-from spark_producer.exactly_once.cluster.control_write import ControlWrite
+from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_LOOK_S, ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import describe
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.names import control_id
@@ -98,11 +97,14 @@ def test_a_look_that_does_not_show_the_rows_is_repeated(client: ScriptedClient) 
     assert len(sent(client)) == 6
 
 
-def test_a_look_that_is_old_when_its_turn_comes_is_repeated(client: ScriptedClient) -> None:
+@pytest.mark.parametrize(("waited", "looks"), [(0.9, 1), (1.1, 2)])
+def test_a_look_whose_response_has_waited_for_others_is_repeated(
+    client: ScriptedClient, waited: float, looks: int
+) -> None:
     """The vote of a write may take long, and a topic be created again meanwhile."""
     looks_show(client, BOTH, BOTH)
-    assert write(client, pause=MAX_AGE_S * 1.01) == ControlWritten(OURS)
-    assert len(sent(client)) == 6
+    assert write(client, pause=MAX_WAIT_OF_LOOK_S * waited) == ControlWritten(OURS)
+    assert len(sent(client)) == 2 + 2 * looks
 
 
 def test_an_older_transaction_that_the_look_shows_ends_the_write(client: ScriptedClient) -> None:

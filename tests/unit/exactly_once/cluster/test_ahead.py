@@ -19,6 +19,8 @@ from tests.unit.exactly_once.test_performers import described
 
 ZERO, ONE = TopicPartition("rows", 0), TopicPartition("rows", 1)
 ANSWER = messages.ListTransactionsResponse(7)
+OLD, NEW = bytes(15) + b"1", bytes(15) + b"2"
+"""Ids of a topic, before and after it is created again."""
 
 
 def listing(node: int = 1, states: tuple[str, ...] = ()) -> NodeRequest:
@@ -109,12 +111,17 @@ def test_a_response_about_more_partitions_answers_for_some(client: ScriptedClien
     assert sent(client) == 3
 
 
-def test_a_leader_that_was_deposed_meanwhile_has_not_answered(client: ScriptedClient) -> None:
-    """Even if it leads again: DescribeProducers does not name the epoch."""
+@pytest.mark.parametrize(("topic_id", "leader_epoch"), [(OLD, 5), (NEW, 0)], ids=["another epoch", "another topic"])
+def test_the_leader_of_another_epoch_or_topic_has_not_answered(
+    client: ScriptedClient, topic_id: bytes, leader_epoch: int
+) -> None:
+    """Even if the same broker leads: DescribeProducers names neither, and a topic that is created again begins with epoch 0."""
     brokers = brokers_of(client)
+    client.topic_id = OLD
     brokers.leaders([ZERO], client.deadline())
     ask_producers(brokers, [ZERO])
-    brokers._epochs[ZERO] = 5
+    client.topic_id, client.leader_epoch = topic_id, leader_epoch
+    assert brokers.leaderless([ZERO], client.deadline()) == []
     producers(brokers, [ZERO], client.deadline())
     assert sent(client) == 2
 

@@ -1,0 +1,65 @@
+"""A topic that is deleted and created again while the driver commits rows: none of them is lost unnoticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once.cluster import coordinator_state
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
+from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_LOOK_S
+from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
+from tests.support.filled_tasks import batch
+from tests.unit.exactly_once.lossy_world import ONE, ZERO, World
+
+
+def write(world: World, *rows: str) -> None:
+    """Write batch 1 as Spark does, again if it fails, and find all of its rows."""
+    batches = [batch(*ZERO, row) for row in rows]
+    try:
+        world.commit(1, *batches)
+    except ExactlyOnceError as error:
+        if not error.again:
+            raise
+        world.run_again(1, *batches)
+    assert world.rows() == list(rows)
+
+
+@pytest.mark.parametrize("rows_before", [False, True])
+def test_rows_in_the_old_log_and_in_the_new_one_are_not_committed(
+    world: World, rows_before: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `EXPLICIT` the new log takes any first sequence, and the transaction begins there at the lowest offset of the rows."""
+    world.commit(0, batch(*(ZERO if rows_before else ONE), "before"))
+    world.run_again(0)
+    send, rounds = InlineProduce._send_round, iter(range(2))
+
+    def recreate_first(self: InlineProduce, deadline: float) -> Any:
+        if next(rounds, None) == 1:
+            world.recreate_topic()
+        return send(self, deadline)
+
+    monkeypatch.setattr(InlineProduce, "_send_round", recreate_first)
+    write(world, *(f"row {number}" for number in range(7)))
+
+
+def test_rows_that_are_lost_while_a_broker_lists_transactions_late_are_missed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `IMPLICIT` the rows are there by then, and the leader has answered the look that follows them."""
+    world.commit(0, batch(*ONE, "before"))
+    world.run_again(0)
+    listed = coordinator_state.open_tasks
+
+    def late(brokers: TransactionAdmin, *given: Any, **more: Any) -> Any:
+        monkeypatch.setattr(coordinator_state, "open_tasks", listed)
+        found = listed(brokers, *given, **more)
+        brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+        world.recreate_topic()
+        brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+        return found
+
+    monkeypatch.setattr(coordinator_state, "open_tasks", late)
+    write(world, "row")
