@@ -187,7 +187,7 @@ class ProduceResponseHandler:
             self._sequencer.acknowledged(batch, base_offset)
         if batch.state is None:
             if self._transactions is not None:
-                self._transactions.contents.wrote(batch, base_offset)
+                self._transactions.wrote(batch, base_offset, now)
             self.counts.wrote(batch, base_offset, now)
             self._completion.complete(batch, base_offset, log_append_time)
 

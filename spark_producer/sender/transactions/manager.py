@@ -353,6 +353,16 @@ class TransactionManager:
             self.contents.unresolved = True
         self.mark_abortable(error, now)
 
+    def wrote(self, batch: ProducerBatch, base_offset: int, now: float) -> None:
+        """Record that a batch is in the log at this offset.
+
+        The transaction can only be aborted if the offsets of a partition do not increase: with `EXPLICIT` the log of a topic that
+        was created again takes the next batch, and earlier ones are lost.
+        """
+        if not self.contents.wrote(batch, base_offset):
+            text = f"the offsets of {batch.topic_partition} do not increase, as if the topic was created again"
+            self.mark_abortable(PyProducerError(text), now)
+
     def mark_abortable(self, error: BaseException, now: float) -> None:
         """Make the transaction abortable only, because of the first error. Do nothing once the commit is requested."""
         if self.state not in KEEPS_ROWS or self.contents.sealed:

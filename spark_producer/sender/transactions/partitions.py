@@ -90,15 +90,19 @@ class TransactionPartitions:
         if self.began_at is None:
             self.began_at = now
 
-    def wrote(self, batch: ProducerBatch, base_offset: int) -> None:
-        """Record that a batch is in the log at this offset; `UNKNOWN_OFFSET` if the response lacks it."""
+    def wrote(self, batch: ProducerBatch, base_offset: int) -> bool:
+        """Record that a batch is in the log at this offset; `UNKNOWN_OFFSET` if the response lacks it.
+
+        Return whether the offsets of its partition increase. If not, rows that were acknowledged before are no longer there.
+        """
         last = base_offset + batch.records_count - 1 if base_offset >= 0 else UNKNOWN_OFFSET
         known = self._spans.get(batch.topic_partition)
         if known is None:
             self._spans[batch.topic_partition] = base_offset, last, batch.records_count
-        else:
-            first, end, records = known
-            self._spans[batch.topic_partition] = min(first, base_offset), max(end, last), records + batch.records_count
+            return True
+        first, end, records = known
+        self._spans[batch.topic_partition] = min(first, base_offset), max(end, last), records + batch.records_count
+        return base_offset > end or base_offset == UNKNOWN_OFFSET
 
     def spans(self) -> tuple[Span, ...]:
         """Return the acknowledged offsets by partition. The first offset is `UNKNOWN_OFFSET` if the offset of any batch is

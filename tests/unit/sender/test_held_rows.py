@@ -177,6 +177,20 @@ def test_a_prepared_transaction_needs_to_know_where_its_rows_are() -> None:
     assert "lacks the offset of a batch" in str(refused)
 
 
+def test_a_transaction_whose_topic_is_created_again_between_two_batches_is_not_prepared() -> None:
+    """Without `IMPLICIT` the new log takes the second batch, and shows a transaction that begins at its offset."""
+    made = held()
+    made.holding.add("produce")
+    made.do(TxnCall.RELEASE)
+    made.answer_held()
+    made.written.clear()
+    made.holding.clear()
+    made.run()
+    refused = made.do(TxnCall.PREPARE).error
+    assert isinstance(refused, TransactionAbortable)
+    assert f"the offsets of topic '{TOPIC}', partition 0 do not increase" in str(refused)
+
+
 def test_prepare_refuses_while_rows_are_on_their_way_and_after_a_row_was_lost() -> None:
     made = held()
     made.holding.add("produce")
