@@ -11,7 +11,10 @@ import importlib.util
 import marshal
 import os
 import shutil
+import tempfile
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
@@ -23,7 +26,7 @@ ARCHIVES = ("pyspark.zip", "py4j-*-src.zip")
 """What Spark puts first on the path of its Python processes (`PythonUtils.sparkPythonPath`)."""
 
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
-"""The flag of bytecode that is used without a look at its source (PEP 552); the two are replaced together."""
+"""The flag of bytecode that is used without a look at its source (PEP 552): the two are in one archive."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,34 +73,49 @@ def _archives(home: Path) -> Sequence[Path]:
 
 
 def add_bytecode(archive: Path) -> int:
-    """Replace an archive by one with the bytecode of this Python beside its modules, without tests; return the number of modules.
+    """Replace an archive by one with the bytecode of this Python after its modules, without tests; return their number.
 
-    Processes that have the old archive open go on with it.
+    All that was in it keeps its position, which the `zipimport` of a running process remembers: its later imports go on. Runs at
+    the same time do not disturb each other.
 
     Raises:
         OSError: the archive cannot be read or replaced. BadZipFile: it is none.
     """
-    half, modules = archive.with_suffix(".part"), 0
+    target = archive.resolve()
+    descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", dir=target.parent)
+    os.close(descriptor)
+    copy = Path(name)
     try:
-        with ZipFile(archive) as old, ZipFile(half, "w", ZIP_DEFLATED) as new:
-            for entry in old.infolist():
-                if entry.filename.endswith(".pyc"):
-                    continue
-                content = old.read(entry)
-                new.writestr(entry, content)
-                if entry.filename.endswith(".py") and "/tests/" not in entry.filename:
-                    new.writestr(f"{entry.filename}c", _pyc(content, str(archive / entry.filename)))
-                    modules += 1
-        shutil.copymode(archive, half)
-        half.replace(archive)
+        shutil.copyfile(target, copy)
+        modules = _append_bytecode(copy, archive)
+        with copy.open("rb+") as file:
+            os.fsync(file.fileno())
+        with suppress(OSError):  # only root may give a file to another owner
+            os.chown(copy, target.stat().st_uid, target.stat().st_gid)
+        shutil.copymode(target, copy)
+        copy.replace(target)
     finally:
-        half.unlink(missing_ok=True)
+        copy.unlink(missing_ok=True)
     return modules
 
 
-def _pyc(source: bytes, path: str) -> bytes:
-    """Return the file of a module's bytecode (PEP 552)."""
-    code = compile(source, path, "exec", dont_inherit=True)
-    return b"".join(
-        [importlib.util.MAGIC_NUMBER, _UNCHECKED_HASH, importlib.util.source_hash(source), marshal.dumps(code)]
-    )
+def _append_bytecode(copy: Path, archive: Path) -> int:
+    """Append the bytecode of the modules in `copy`, which is to replace `archive`; return the number of modules."""
+    modules = 0
+    with ZipFile(copy) as old, ZipFile(copy, "a", ZIP_DEFLATED) as new, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about sources, and about names of older bytecode, which the new one hides
+        names = set(old.namelist())
+        for entry in old.infolist():
+            if not entry.filename.endswith(".py") or "/tests/" in entry.filename:
+                continue
+            source = old.read(entry)
+            header = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH + importlib.util.source_hash(source)  # PEP 552
+            name = f"{entry.filename}c"
+            if name not in names or not old.read(name).startswith(header):
+                try:
+                    code = compile(source, str(archive / entry.filename), "exec", dont_inherit=True, optimize=0)
+                except (SyntaxError, ValueError):  # a module for another Python
+                    continue
+                new.writestr(name, header + marshal.dumps(code))
+            modules += 1
+    return modules

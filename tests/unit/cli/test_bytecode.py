@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import stat
 import subprocess
 import sys
 import zipfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer.cli import bytecode
 from spark_producer.cli.entry import main
 
 SECONDS = 60
@@ -63,6 +65,62 @@ def test_another_python_passes_over_it(
     monkeypatch.setattr(importlib.util, "MAGIC_NUMBER", b"\0\0\r\n")
     add_bytecode(archive, capsys)
     assert where(archive)[1] == str(archive / "pyspark" / "__init__.py")
+
+
+def test_the_bytecode_of_another_python_is_replaced(
+    archive: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "MAGIC_NUMBER", b"\0\0\r\n")
+        add_bytecode(archive, capsys)
+    add_bytecode(archive, capsys)
+    assert where(archive)[1] == str(archive / "pyspark" / "__init__.pyc")
+
+
+def test_a_running_process_goes_on_to_import(archive: Path) -> None:
+    """`zipimport` reads the directory of an archive once, and opens the archive again for each module."""
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("pyspark/late.py", SOURCE)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import pyspark; print('ready', flush=True); input(); "
+        "import pyspark.late; print(pyspark.late.where()[1])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(archive)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            assert bytecode.add_bytecode(archive) == 2
+            out, _ = process.communicate("\n", timeout=SECONDS)
+        finally:
+            process.kill()
+    assert out == f"{archive / 'pyspark' / 'late.py'}\n"
+
+
+def test_the_archive_of_a_link_is_replaced_with_its_mode(archive: Path, tmp_path: Path) -> None:
+    link = tmp_path / "linked.zip"
+    link.symlink_to(archive)
+    archive.chmod(0o640)
+    bytecode.add_bytecode(link)
+    assert link.is_symlink()
+    assert "pyspark/__init__.pyc" in zipfile.ZipFile(archive).namelist()
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o640
+
+
+def test_a_file_of_another_run_is_left_alone(archive: Path) -> None:
+    """Two runs at the same time write two files."""
+    other = archive.with_suffix(".part")
+    other.write_bytes(b"half")
+    bytecode.add_bytecode(archive)
+    assert other.read_bytes() == b"half"
+
+
+def test_a_module_for_another_python_stays_without(archive: Path) -> None:
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("pyspark/newer.py", "this is no Python")
+    assert bytecode.add_bytecode(archive) == 1
+    assert "pyspark/newer.pyc" not in zipfile.ZipFile(archive).namelist()
 
 
 def test_spark_home_of_the_environment(
