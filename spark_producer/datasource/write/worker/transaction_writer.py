@@ -41,7 +41,7 @@ def inline_limit(sink: SinkOptions, partition: int) -> int:
     """Return the maximum bytes of inline rows of the task of a partition.
 
     No task knows the number of tasks. So the limit halves after each eight tasks, and all together stay below 16 times the option
-    plus 16 KiB for each task: with the default 4 MiB.
+    plus 16 KiB for each task: with the default 4 MiB for 48 tasks, and 16 KiB for each further one.
     """
     maximum = sink.exactly_once_max_inline_bytes
     return max(maximum >> partition // TASKS_WITH_THE_SAME_LIMIT, min(maximum, MIN_INLINE_BYTES))
