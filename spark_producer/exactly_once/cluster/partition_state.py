@@ -11,7 +11,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.common.offsets import LATEST
 from spark_producer.errors import broker_error
-from spark_producer.exactly_once.cluster.ahead import Question
+from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S, Question
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import DESCRIBE_PRODUCERS, LIST_OFFSETS, AnyApi
@@ -174,18 +174,21 @@ def find_uncommittable(brokers: TransactionAdmin, spans: Collection[TransactionS
     """Return those transactions that must not be committed. They are open, and all their rows are acknowledged.
 
     A leader remembers the first offset of a producer's open transaction as long as it is open: no election, restart or expiry of
-    producer ids changes it. Rows that seem to be gone are checked again, with leaders that are looked up again.
+    producer ids changes it. Rows that seem to be gone are checked again, with leaders that are looked up again. All are checked
+    once more if one leader took long, as in an election: others have answered before it, and their topics may be gone meanwhile.
 
     Raises:
         BrokerError: READ on the topic is missing, and only it would show the cause.
     """
-    left, found = list(spans), Uncommittable([], [])
+    clock = brokers.client.clock
+    left, found, began = list(spans), Uncommittable([], []), clock()
     for number in brokers.attempts(deadline, "the state of its transactions in the partitions"):
         found = _find_uncommittable(brokers, left, deadline)
-        if found.older_hanging or not found.gone or number >= MAX_READS:
+        took_long = not number and clock() - began > MAX_AGE_S
+        if found.older_hanging or number >= MAX_READS or not (found.gone or took_long):
             break
-        left = found.gone
-        brokers.forget_leaders(each.topic_partition for each in left)
+        brokers.forget_leaders(each.topic_partition for each in found.gone)
+        left = list(spans) if took_long else found.gone
     return found
 
 

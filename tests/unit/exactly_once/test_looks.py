@@ -8,9 +8,11 @@ import pytest
 
 from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
+from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
 from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_LOOK_S, ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import describe
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, find_uncommittable
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
     ControlWritten,
@@ -105,6 +107,19 @@ def test_a_look_whose_response_has_waited_for_others_is_repeated(
     looks_show(client, BOTH, BOTH)
     assert write(client, pause=MAX_WAIT_OF_LOOK_S * waited) == ControlWritten(OURS)
     assert len(sent(client)) == 2 + 2 * looks
+
+
+def test_all_leaders_are_looked_at_again_after_one_that_took_long(client: ScriptedClient) -> None:
+    """Such as one that was just elected: the topic of another one may be gone since its response."""
+    spans = [TransactionSpan(OURS.producer_id, *ROWS, 100, 101), TransactionSpan(OURS.producer_id, *CONTROL, 102, 102)]
+
+    def answer(body: Any) -> Any:
+        if body.topics[0].name == CONTROL.topic and not client.clock():
+            client.pause(MAX_AGE_S * 1.1)
+        return producing({CONTROL: 102} if client.clock() else BOTH)(body)
+
+    client.scripts[DESCRIBE_PRODUCERS.name] = answer
+    assert find_uncommittable(brokers_of(client), spans, client.deadline()).gone == spans[:1]
 
 
 def test_an_older_transaction_that_the_look_shows_ends_the_write(client: ScriptedClient) -> None:
