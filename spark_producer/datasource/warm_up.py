@@ -56,7 +56,11 @@ class WarmUpWriter(DataSourceArrowWriter):
 
 
 def start_warm_up(spark: SparkSession) -> threading.Thread:
-    """Start the write in a thread of its own, which does not keep the program from ending; return the thread."""
+    """Start the write in a thread of its own, which does not keep the program from ending; return the thread.
+
+    The calling thread registers the source: two threads at once may change the level of Spark's logger for good.
+    """
+    register_once(spark, WarmUpSource)
     thread = threading.Thread(target=_write_nothing, args=(spark,), name="pyproducer warm-up", daemon=True)
     thread.start()
     return thread
@@ -64,6 +68,5 @@ def start_warm_up(spark: SparkSession) -> threading.Thread:
 
 def _write_nothing(spark: SparkSession) -> None:
     """Write rows with the data source of the warm-up."""
-    register_once(spark, WarmUpSource)
     make_active(spark)
     spark.range(ROWS).write.format(WarmUpSource.name()).mode("append").save()
