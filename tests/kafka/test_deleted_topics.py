@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from spark_producer import Producer
-from spark_producer.errors import PyProducerError, TopicNotFound, TransactionAbortable
+from spark_producer.errors import ExactlyOnceError, PyProducerError, TopicNotFound, TransactionAbortable
 from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import coordinator_state
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
+from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_LOOK_S
+from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.driver import SinkSettings
 from tests.conftest import BROKERS, Broker
 from tests.support.filled_tasks import Tasks, batch, committed, inline, settings
@@ -116,3 +122,42 @@ def test_a_sink_goes_on_when_its_topic_is_created_again_with_fewer_partitions(br
     driver.close_all()
     tasks.close()
     assert committed(broker, topic) == ["b"]
+
+
+@REAL
+@pytest.mark.parametrize("batches", [1, 7])
+def test_rows_are_not_lost_if_their_topic_is_created_again_during_their_commit(
+    broker: Broker, topic: str, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another broker lists transactions late, or between two batches: with `EXPLICIT` the new log takes the second one."""
+    broker.create_topic(topic, 1)
+    sink = SinkSettings(topic, settings(broker.bootstrap_servers), f"{topic}-commits")
+    driver.commit(sink, [inline(driver.begin(sink), 0, batch(topic, 0, "before"))], 0)
+    listed, send, rounds = coordinator_state.open_tasks, InlineProduce._send_round, iter(range(2))
+
+    def list_late(brokers: TransactionAdmin, *given: Any, **more: Any) -> Any:
+        found = listed(brokers, *given, **more)
+        if batches == 1 and next(rounds, None) == 0:
+            brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+            delete(broker, topic)
+            create_again(broker, topic, 1)
+            brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+        return found
+
+    def send_later(self: InlineProduce, deadline: float) -> Any:
+        if batches > 1 and next(rounds, None) == 1:
+            delete(broker, topic)
+            create_again(broker, topic, 1)
+        return send(self, deadline)
+
+    handle = driver.begin(sink)
+    monkeypatch.setattr(coordinator_state, "open_tasks", list_late)
+    monkeypatch.setattr(InlineProduce, "_send_round", send_later)
+    values = [f"row {number}" for number in range(batches)]
+    for _ in range(2):
+        with suppress(ExactlyOnceError):
+            driver.commit(sink, [inline(handle, 1, *(batch(topic, 0, value) for value in values))], 1)
+            break
+        handle = driver.begin(sink)
+    driver.close_all()
+    assert committed(broker, topic) == values
