@@ -1,4 +1,4 @@
-"""The handlers of Fetch and ListOffsets.
+"""The handler of Fetch.
 
 A Fetch that finds fewer than `min_bytes` waits for more until its timeout (Kafka's DelayedFetch).
 
@@ -9,14 +9,12 @@ has the aborted transactions: the consumer skips their records. All responses ha
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from typing import Final
 
 from spark_producer.broker.context import Context, HandlerResult, partition_key
 from spark_producer.broker.deferred_response import DeferredResponse, waiting_size
 from spark_producer.broker.log.partition import Partition
-from spark_producer.broker.log.record_times import first_record
-from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
+from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
@@ -30,10 +28,6 @@ MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 ABORTED_COST: Final = 100
 """Number of bytes that an aborted transaction counts for in a response: thousands may concern the one batch that is read."""
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-
 _NO_EPOCH: Final = -1
 READ_COMMITTED: Final = 1
 """The isolation level of reading to the last stable offset; with any other, reading ends at the high watermark."""
@@ -45,7 +39,7 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     last = _last_mentions(request)
     for topic, wanted in last.values():
         try:
-            partition = _partition(context, _name_of(context, topic), wanted.partition, wanted.current_leader_epoch)
+            partition = find_partition(context, _name_of(context, topic), wanted.partition, wanted.current_leader_epoch)
             log = partition.log
             log.check_offset(wanted.fetch_offset)
             end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else None
@@ -151,7 +145,7 @@ def _read(
     """Return the response for one partition, and the bytes that it counts for."""
     limit = max(min(wanted.partition_max_bytes, left), 0)
     try:
-        partition = _partition(context, _name_of(context, topic), wanted.partition, wanted.current_leader_epoch)
+        partition = find_partition(context, _name_of(context, topic), wanted.partition, wanted.current_leader_epoch)
         log = partition.log
         log.check_offset(wanted.fetch_offset)
         stable = partition.last_stable_offset
@@ -181,10 +175,6 @@ def _read(
     return response, len(records) + ABORTED_COST * len(aborted or ())
 
 
-def _end_of_reading(partition: Partition, isolation_level: int) -> int:
-    return partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.log.high_watermark
-
-
 def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.FetchAbortedTransaction, ...]:
     """Return the aborted transactions of the `size` bytes read from offset `first` on, perhaps with some of later ones."""
     if not size or not partition.has_aborted(first):
@@ -194,61 +184,12 @@ def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.Fetc
     return tuple(messages.FetchAbortedTransaction(each.producer_id, each.first_offset) for each in found)
 
 
-def list_offsets(
-    context: Context, _version: int, request: messages.ListOffsetsRequest
-) -> HandlerResult[messages.ListOffsetsResponse]:
-    """Return the start of each log, its end, or its first record at or after a timestamp.
+def find_partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:
+    """Return a partition, whose leader epoch the client knows or does not state (-1).
 
-    A repeated partition is refused (INVALID_REQUEST), as in Kafka.
+    Raises:
+        BrokerError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_LEADER_EPOCH.
     """
-    times = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
-    topics = [
-        messages.ListOffsetsTopicResponse(
-            topic.name,
-            tuple(
-                _list_offset(context, topic.name, wanted, request.isolation_level)
-                if times[topic.name, wanted.partition_index] == 1
-                else messages.ListOffsetsPartitionResponse(wanted.partition_index, Code.INVALID_REQUEST)
-                for wanted in topic.partitions
-            ),
-        )
-        for topic in request.topics
-    ]
-    return HandlerResult(messages.ListOffsetsResponse(topics=tuple(topics)))
-
-
-def _list_offset(
-    context: Context, topic: str, wanted: messages.ListOffsetsPartition, isolation_level: int
-) -> messages.ListOffsetsPartitionResponse:
-    try:
-        partition = _partition(context, topic, wanted.partition_index, wanted.current_leader_epoch)
-        found = _lookup(partition, wanted.timestamp, _end_of_reading(partition, isolation_level))
-    except BrokerError as error:
-        return messages.ListOffsetsPartitionResponse(wanted.partition_index, error.code)
-    if found is None:
-        return messages.ListOffsetsPartitionResponse(wanted.partition_index)
-    return messages.ListOffsetsPartitionResponse(
-        wanted.partition_index, Code.NONE, found.timestamp, found.offset, LEADER_EPOCH
-    )
-
-
-def _lookup(partition: Partition, timestamp: int, end: int) -> TimestampOffset | None:
-    """Return the result below the offset `end`, at which reading ends (Kafka's Partition.fetchOffsetForTimestamp)."""
-    log = partition.log
-    if timestamp == LATEST:
-        return TimestampOffset(-1, end)
-    if timestamp == EARLIEST:
-        return TimestampOffset(-1, log.start_offset)
-    if timestamp < 0 and timestamp != MAX_TIMESTAMP:
-        raise BrokerError(f"unknown timestamp {timestamp}", code=Code.UNSUPPORTED_VERSION)
-    batch = log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if batch is None or batch.offset >= end:
-        return None
-    found = first_record(log, batch, batch.timestamp if timestamp == MAX_TIMESTAMP else timestamp)
-    return found if found is not None and found.offset < end else None
-
-
-def _partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:
     partition = context.topics.partition(topic, index)
     if leader_epoch not in (_NO_EPOCH, LEADER_EPOCH):
         raise BrokerError(f"leader epoch is {LEADER_EPOCH}, not {leader_epoch}", code=Code.UNKNOWN_LEADER_EPOCH)

@@ -70,45 +70,9 @@ if TYPE_CHECKING:
         FetchTopic,
         FetchTopicResponse,
         ForgottenTopic,
-        ListOffsetsPartition,
-        ListOffsetsPartitionResponse,
-        ListOffsetsRequest,
-        ListOffsetsResponse,
-        ListOffsetsTopic,
-        ListOffsetsTopicResponse,
         SnapshotId,
     )
-    from spark_producer.protocol.messages.groups import (
-        DeletableGroupResult,
-        DeleteGroupsRequest,
-        DeleteGroupsResponse,
-        DescribedGroup,
-        DescribedGroupMember,
-        DescribeGroupsRequest,
-        DescribeGroupsResponse,
-        FindCoordinatorRequest,
-        FindCoordinatorResponse,
-        FoundCoordinator,
-        ListedGroup,
-        ListGroupsRequest,
-        ListGroupsResponse,
-    )
-    from spark_producer.protocol.messages.members import (
-        HeartbeatRequest,
-        HeartbeatResponse,
-        JoinGroupRequest,
-        JoinGroupRequestProtocol,
-        JoinGroupResponse,
-        JoinGroupResponseMember,
-        LeaveGroupRequest,
-        LeaveGroupRequestMember,
-        LeaveGroupResponse,
-        LeaveGroupResponseMember,
-        SyncGroupRequest,
-        SyncGroupRequestAssignment,
-        SyncGroupResponse,
-    )
-    from spark_producer.protocol.messages.offsets import (
+    from spark_producer.protocol.messages.group_offsets import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
@@ -128,6 +92,44 @@ if TYPE_CHECKING:
         OffsetFetchResponseGroup,
         OffsetFetchResponsePartition,
         OffsetFetchResponseTopic,
+    )
+    from spark_producer.protocol.messages.groups import (
+        DeletableGroupResult,
+        DeleteGroupsRequest,
+        DeleteGroupsResponse,
+        DescribedGroup,
+        DescribedGroupMember,
+        DescribeGroupsRequest,
+        DescribeGroupsResponse,
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+        FoundCoordinator,
+        ListedGroup,
+        ListGroupsRequest,
+        ListGroupsResponse,
+    )
+    from spark_producer.protocol.messages.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsPartitionResponse,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        ListOffsetsTopic,
+        ListOffsetsTopicResponse,
+    )
+    from spark_producer.protocol.messages.members import (
+        HeartbeatRequest,
+        HeartbeatResponse,
+        JoinGroupRequest,
+        JoinGroupRequestProtocol,
+        JoinGroupResponse,
+        JoinGroupResponseMember,
+        LeaveGroupRequest,
+        LeaveGroupRequestMember,
+        LeaveGroupResponse,
+        LeaveGroupResponseMember,
+        SyncGroupRequest,
+        SyncGroupRequestAssignment,
+        SyncGroupResponse,
     )
     from spark_producer.protocol.messages.partitions import (
         CreatePartitionsAssignment,
@@ -204,10 +206,12 @@ if TYPE_CHECKING:
         WriteTxnMarkersResponse,
     )
 
-_LATER = ("configs", "fetch", "groups", "members", "offsets", "partitions", "sasl", "topics", "transactions")
-"""The modules that are imported on first use: the messages of readers, administrators and logins. A producer without a login
-needs none of them, and their 40 classes are a third of the cost of all classes in a new Python worker (`python -m
-benchmarks.imports`)."""
+_LATER = (
+    "fetch", "list_offsets", "configs", "group_offsets", "groups", "members", "partitions", "sasl", "topics", "transactions",
+)  # fmt: skip
+"""The modules that are imported on first use, in the order of the search for a name: the messages of readers, administrators and
+logins. A producer without a login needs none of them, and their 40 classes are a third of the cost of all classes in a new Python
+worker (`python -m benchmarks.imports`)."""
 
 __all__ = [
     "NO_TIMEOUT",

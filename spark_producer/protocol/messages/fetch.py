@@ -1,4 +1,4 @@
-"""The messages that read: Fetch and ListOffsets."""
+"""The messages that read records: Fetch."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -117,56 +117,3 @@ class FetchResponse(NamedTuple):
     error_code: Annotated[Int16, Since(7)] = 0
     session_id: Annotated[Int32, Since(7)] = 0
     responses: tuple[FetchTopicResponse, ...] = ()
-
-
-# ListOffsets (2)
-
-
-class ListOffsetsPartition(NamedTuple):
-    """A partition, and the timestamp to look up.
-
-    `timestamp` -1 is the end of the log, -2 its start, -3 the highest timestamp (version 7).
-    """
-
-    partition_index: Int32 = 0
-    current_leader_epoch: Annotated[Int32, Since(4)] = -1
-    timestamp: Int64 = 0
-
-
-class ListOffsetsTopic(NamedTuple):
-    """The partitions of one topic."""
-
-    name: String = ""
-    partitions: tuple[ListOffsetsPartition, ...] = ()
-
-
-class ListOffsetsRequest(NamedTuple):
-    """Asks for the offsets at timestamps."""
-
-    replica_id: Int32 = -1
-    isolation_level: Annotated[Int8, Since(2)] = 0
-    topics: tuple[ListOffsetsTopic, ...] = ()
-
-
-class ListOffsetsPartitionResponse(NamedTuple):
-    """The first record at or after the timestamp; the offset is -1 if there is none."""
-
-    partition_index: Int32 = 0
-    error_code: Int16 = 0
-    timestamp: Annotated[Int64, Since(1)] = -1
-    offset: Annotated[Int64, Since(1)] = -1
-    leader_epoch: Annotated[Int32, Since(4)] = -1
-
-
-class ListOffsetsTopicResponse(NamedTuple):
-    """The partitions of one topic."""
-
-    name: String = ""
-    partitions: tuple[ListOffsetsPartitionResponse, ...] = ()
-
-
-class ListOffsetsResponse(NamedTuple):
-    """The requested offsets."""
-
-    throttle_time_ms: Annotated[Int32, Since(2)] = 0
-    topics: tuple[ListOffsetsTopicResponse, ...] = ()

@@ -12,9 +12,11 @@ from spark_producer.broker.context import Context, HandlerResult, partition_key
 from spark_producer.broker.log.validation import DecompressionBudget
 from spark_producer.broker.requests import fetch, produce
 from spark_producer.broker.requests.handlers import HANDLERS
+from spark_producer.broker.requests.list_offsets import MAX_TIMESTAMP
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.protocol import (
     API_VERSIONS,
     APIS,
@@ -226,17 +228,17 @@ def test_a_fetch_waits_only_for_data_that_may_come(context: Context) -> None:
 
 
 def test_offsets_by_name_and_by_timestamp(context: Context) -> None:
-    assert offset_of(context, fetch.MAX_TIMESTAMP) == (0, -1, -1)
+    assert offset_of(context, MAX_TIMESTAMP) == (0, -1, -1)
     for timestamp in (100, 300, 200):
         produced(context, ("t", 0, make_batch(10, timestamp=timestamp)))
-    assert offset_of(context, fetch.LATEST) == (0, 30, -1)
-    assert offset_of(context, fetch.EARLIEST) == (0, 0, -1)
-    assert offset_of(context, fetch.MAX_TIMESTAMP) == (0, 10, 300)
+    assert offset_of(context, LATEST) == (0, 30, -1)
+    assert offset_of(context, EARLIEST) == (0, 0, -1)
+    assert offset_of(context, MAX_TIMESTAMP) == (0, 10, 300)
     assert offset_of(context, 150) == (0, 10, 300)
     assert offset_of(context, 301) == (0, -1, -1)
     assert offset_of(context, -9)[0] == Code.UNSUPPORTED_VERSION
-    assert offset_of(context, fetch.LATEST, index=7)[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
-    assert offset_of(context, fetch.LATEST, epoch=3)[0] == Code.UNKNOWN_LEADER_EPOCH
+    assert offset_of(context, LATEST, index=7)[0] == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert offset_of(context, LATEST, epoch=3)[0] == Code.UNKNOWN_LEADER_EPOCH
 
 
 # Metadata, CreateTopics, DeleteTopics

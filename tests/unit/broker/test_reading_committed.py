@@ -11,9 +11,11 @@ from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.requests import fetch
-from spark_producer.broker.requests.fetch import ABORTED_COST, EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED
+from spark_producer.broker.requests.fetch import ABORTED_COST, READ_COMMITTED
+from spark_producer.broker.requests.list_offsets import MAX_TIMESTAMP
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.common.offsets import EARLIEST, LATEST
 from spark_producer.protocol import FETCH, LIST_OFFSETS, messages
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, batches
 from tests.unit.broker.batches import make_batch
