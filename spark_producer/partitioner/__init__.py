@@ -5,8 +5,8 @@ Must not know: batches, buffers, connections. Callers provide the partitions of 
 and the free bytes of the open batches.
 """
 
-from spark_producer.partitioner.adaptive import NodeLatencies
 from spark_producer.partitioner.assign import Assignment, Partitioner
+from spark_producer.partitioner.availability import NodeLatencies
 from spark_producer.partitioner.by_name import make_partitioner, resolve_partitioner
 from spark_producer.partitioner.custom import PartitionFunction
 from spark_producer.partitioner.topic import LoadStatistics, LoadView, TopicPartitions, describe_topic

@@ -1,4 +1,4 @@
-"""The weighted choice and the stalled nodes. Ids (tests/ids.md): PT3, PT4, RA26."""
+"""The weighted choice. Ids (tests/ids.md): PT3, PT4, RA26."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
-from spark_producer.partitioner.adaptive import NodeLatencies, PartitionChooser, QueueTable
+from spark_producer.partitioner.adaptive import PartitionChooser, QueueTable
 
 
 def statistics(queued: dict[int, int], stalled: set[int] | None = None) -> LoadStatistics:
@@ -127,47 +127,3 @@ def test_no_partition_in_the_rack_or_all_of_them_stalled_leaves_all() -> None:
 @pytest.mark.covers("PT4")
 def test_a_partition_of_the_rack_without_a_leader_is_not_in_it() -> None:
     assert describe_topic("t", (-1, 2), RACKS, "a").same_rack == (1,)
-
-
-@pytest.mark.covers("RA26")
-def test_a_node_is_stalled_when_it_takes_nothing_for_longer_than_the_timeout() -> None:
-    nodes = NodeLatencies(0.1)
-    assert nodes.observe(10.0, {1: True, 2: True}) == frozenset()
-    assert nodes.observe(10.1, {1: True, 2: False}) == frozenset()
-    assert nodes.observe(10.101, {1: True, 2: False}) == {2}
-    assert nodes.observe(10.2, {1: True, 2: True}) == frozenset()
-
-
-@pytest.mark.covers("RA26")
-def test_a_node_first_seen_unable_has_the_whole_timeout() -> None:
-    nodes = NodeLatencies(0.1)
-    assert nodes.observe(5.0, {1: False}) == frozenset()
-    assert nodes.observe(5.05, {1: False}) == frozenset()
-    assert nodes.observe(5.2, {1: False}) == {1}
-
-
-@pytest.mark.covers("RA26")
-def test_a_node_without_anything_ready_gets_another_chance() -> None:
-    """The node's batches expired: no batch would ever be ready again for a node that gets no rows."""
-    nodes = NodeLatencies(0.1)
-    nodes.observe(5.0, {1: False})
-    assert nodes.observe(6.0, {1: False}) == {1}
-    assert nodes.observe(6.1, {2: True}) == frozenset()
-    assert nodes.observe(6.2, {1: False}) == {1}, "which it has not used"
-    assert nodes.observe(6.3, {1: True}) == frozenset()
-
-
-@pytest.mark.covers("RA26")
-def test_the_time_counts_from_the_last_batch_that_a_node_took() -> None:
-    nodes = NodeLatencies(0.1)
-    nodes.observe(5.0, {1: True})
-    assert nodes.observe(5.05, {}) == frozenset(), "nothing waits for it"
-    assert nodes.observe(5.08, {1: False}) == frozenset()
-    assert nodes.observe(5.101, {1: False}) == {1}
-
-
-@pytest.mark.covers("RA26")
-def test_no_timeout_excludes_no_node() -> None:
-    nodes = NodeLatencies(0.0)
-    nodes.observe(5.0, {1: False})
-    assert nodes.observe(50.0, {1: False}) == frozenset()
