@@ -21,8 +21,8 @@ from spark_producer.kernel import MAX_HEADERS
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.partitioner import describe_topic, make_partitioner
 from spark_producer.producer.bad_rows import CLASS_BY_ERROR_CODE, BadRowClass
-from spark_producer.producer.checks import too_large
 from spark_producer.producer.metadata_wait import invalid_topic_names
+from spark_producer.producer.record_size import too_large
 from spark_producer.record.columns import LAST_SECOND, ReadColumns, read_columns
 
 PAGE = """# Errors

@@ -16,8 +16,8 @@ from spark_producer.common.error_codes import Code
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokerError, ConfigError
 from spark_producer.partitioner.assign import Partitioner
-from spark_producer.producer.checks import too_large
 from spark_producer.producer.metadata_wait import MetadataWaiter, invalid_topic_names, of_control_topics
+from spark_producer.producer.record_size import too_large
 from spark_producer.record.columns import CheckedColumns, ReadColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, errors_at

@@ -1,13 +1,8 @@
-"""The checks of a producer's arguments: record sizes, timeouts, and the calling thread."""
+"""The checks of calls to a producer, of timeouts and of the calling thread, and the reason for a full pool."""
 
 from __future__ import annotations
 
-from spark_producer.config import ProducerConfig
 from spark_producer.errors import BufferExhausted, PyProducerError
-from spark_producer.kernel import record_sizes
-from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.columns import CheckedColumns
-from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, errors_at
 
 
 def check_timeout(seconds: float | None) -> None:
@@ -32,24 +27,6 @@ def check_may_flush(on_io_thread: bool) -> None:
         raise PyProducerError(
             "flush() was called by a callback, on the thread that it would wait for. Call it on another thread"
         )
-
-
-def too_large(columns: CheckedColumns, config: ProducerConfig) -> RejectedRows:
-    """Return the rows that are too large for a request or for the pool, the largest one first."""
-    limit = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
-    if columns.records.largest <= limit:
-        return NONE_REJECTED
-
-    def message(at: RowContext) -> str:
-        return (
-            f"a record of {at.found} bytes ({at.location}) exceeds kafka.max.request.size "
-            f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}). Raise it, and the "
-            "topic's max.message.bytes, or make the row smaller"
-        )
-
-    sizes = record_sizes(columns.records)
-    fault = errors_at(sizes > limit, RowErrorKind.SIZE, message, sizes, first=int(sizes.argmax()))
-    return RejectedRows.among(columns, [fault])
 
 
 def with_connection_reason(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:

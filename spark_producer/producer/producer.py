@@ -25,10 +25,11 @@ from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.metrics import Values
 from spark_producer.partitioner import PartitionFunction, TopicPartitions
-from spark_producer.producer.checks import check_may_flush, check_timeout, too_large, with_connection_reason
+from spark_producer.producer.checks import check_may_flush, check_timeout, with_connection_reason
 from spark_producer.producer.fork_guard import check_process, forbid_after_fork, is_forked
 from spark_producer.producer.internals import Parts
 from spark_producer.producer.metadata_wait import of_control_topics
+from spark_producer.producer.record_size import too_large
 from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.send_sequences import Sequences, record_batches
@@ -46,8 +47,8 @@ class Producer:
     A batch that cannot be delivered does not affect others. Its futures raise the error. In each thread with rows in it, every
     `send_batch` raises the error too, until the thread's next `flush` raises it once more and acknowledges it. No other thread
     gets the error, except one that has sent nothing since its last flush: that thread flushes for all, raises the error as well,
-    and their `send_batch` works again. Errors of rows that callbacks, or threads that have ended, sent are raised by the next
-    flush of any thread. The end of a `with` raises the remaining errors.
+    and their `send_batch` works again. Errors of rows that were sent by callbacks, or by threads that have ended, are raised by
+    the next flush of any thread. The end of a `with` raises the remaining errors.
 
     A rejected producer id, missing rights on the cluster, or a broker that is too old end the producer: then every call raises
     the error, and a new producer is needed. A forked child needs its own producer: there calls of this one raise `IllegalState`,

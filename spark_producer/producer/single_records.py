@@ -15,9 +15,9 @@ from spark_producer.config.control_topics import is_control_topic, refusal
 from spark_producer.errors import BufferExhausted, RecordError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.partitioner import Partitioner, TopicPartitions
-from spark_producer.producer.checks import too_large, with_connection_reason
+from spark_producer.producer.checks import with_connection_reason
 from spark_producer.producer.metadata_wait import MetadataWaiter
-from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.producer.record_size import max_record_bytes, too_large
 from spark_producer.record.send_arguments import Field, Header, as_columns, read_record
 from spark_producer.sender import Metadata
 
@@ -39,7 +39,7 @@ class SingleRecords:
         clock: Callable[[], float],
     ) -> None:
         self._config = config
-        self._largest = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
+        self._largest = max_record_bytes(config)
         self._max_block = config.max_block_ms / 1000
         self._accumulator = accumulator
         self._metadata = metadata

@@ -21,8 +21,8 @@ from spark_producer.kernel import ArrangedRows, encode_v2, group_rows
 from spark_producer.network import metadata_wait
 from spark_producer.partitioner import Partitioner, TopicPartitions, describe_topic
 from spark_producer.partitioner.round_robin import RoundRobinPartitioner
-from spark_producer.producer.checks import too_large
 from spark_producer.producer.metadata_wait import invalid_topic_names
+from spark_producer.producer.record_size import too_large
 from spark_producer.record import header_column
 from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
