@@ -93,7 +93,8 @@ def from_confluent_avro(
         subject: The subject of the column, such as `flights-value`.
         schema: The reader's schema as JSON; by default the subject's latest.
         writer_schemas: Schemas by their ids that are known without the registry.
-        mode: What a value is that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's `from_avro`.
+        mode: The result for a value that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's
+            `from_avro`.
         recursive_field_max_depth: How often a record may occur within itself; 0 refuses such schemas. As in `from_avro`.
 
     Raises:

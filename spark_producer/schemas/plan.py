@@ -12,7 +12,7 @@ from spark_producer.errors import SchemaError
 from spark_producer.kernel.avro_nodes import NO_MARK, ArrowLayout, AvroNode
 from spark_producer.schemas.defaults import MAX_FILLED_BYTES, encoded_default, is_optional
 from spark_producer.schemas.names import NAMED, PRIMITIVE, full_name, named_types, resolve_name, space_of
-from spark_producer.schemas.plain import Planned, is_number, plain_node, type_mismatch, type_name
+from spark_producer.schemas.scalar_types import Planned, is_number, scalar_node, type_mismatch, type_name
 from spark_producer.schemas.texts import arrow_type_name, is_printable, list_names, path_below
 from spark_producer.schemas.types import Schema, is_text
 
@@ -65,7 +65,7 @@ def plan_of(schema: Schema, kind: pa.DataType, path: str, *, fill: bool = False)
 
 
 class _Position(NamedTuple):
-    """A position in a schema: the field's path, the namespace, and the nesting. `narrow` as in `plain_node`."""
+    """A position in a schema: the field's path, the namespace, and the nesting. `narrow` as in `scalar_node`."""
 
     path: str
     space: str = ""
@@ -110,7 +110,7 @@ class _Planner:
             return self._array(known, kind, at)
         if form == "map":
             return self._map(known, kind, at)
-        return plain_node(known, kind, at.path, narrow=at.narrow)
+        return scalar_node(known, kind, at.path, narrow=at.narrow)
 
     def _resolved(self, schema: str | dict[str, Any], at: _Position) -> tuple[dict[str, Any], _Position]:
         """Return the definition of a type, and the position with the namespace within it."""

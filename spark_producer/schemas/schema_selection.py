@@ -45,8 +45,8 @@ def column_format(
     """Return the format of a column, or None if its bytes are sent as they are.
 
     Args:
-        wish: What the options say of it.
-        kind: Its type; None only if it is not Avro.
+        column: The options of the column.
+        kind: The type of the column; None only if it is not encoded as Avro.
         topic: The topic of all rows, or None.
         options: The options of the registry.
         find_schema: Looks schemas up in the registry.

@@ -12,7 +12,7 @@ def subject_of(column: ColumnOptions, topic: str | None, schema: Schema | None) 
     """Return the subject: the one that is set, or the strategy's, from the topic and the record's full name.
 
     Args:
-        wish: The options of the column.
+        column: The options of the column.
         topic: The topic of all rows; None if each row names its own.
         schema: The given schema; None if it follows from the column, or is the registry's latest.
 

@@ -58,7 +58,7 @@ def is_number(schema: dict[str, Any]) -> bool:
     return schema.get("type") in NUMBERS and _key(schema) not in _LOGICAL
 
 
-def plain_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: bool) -> Planned:
+def scalar_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: bool) -> Planned:
     """Return the plan of a type without children. With `narrow` numbers may be encoded in a smaller type, if each value fits.
 
     Raises:
