@@ -99,7 +99,7 @@ def check(spark: SparkSession, options: Mapping[str, object], *, tasks: int = 8)
         for host, finding in spark_producer.check(spark, {"kafka.bootstrap.servers": "kafka:9092", "topic": "orders"}):
             print(host, finding.state, finding.name, finding.text, finding.advice)
 
-    It runs `tasks` tasks, with as many as there are cores every executor is likely to get one. Nothing is written or created. It
+    It runs `tasks` tasks, with as many as there are cores, every executor is likely to get one. Nothing is written or created. It
     works in Spark Connect too.
 
     Raises:

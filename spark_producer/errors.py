@@ -163,9 +163,9 @@ class CommitError(PyProducerError):
 class ExactlyOnceError(PyProducerError):
     """An exactly-once write stopped, since it could lose or duplicate rows.
 
-    `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.FailureKind`), or empty if the write ended
-    before; `names` are the transactions or partitions concerned. With `again` the same batch can be repeated, and each of its
-    rows will be visible once; otherwise a person must decide.
+    `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.FailureKind`); it is empty for other causes,
+    such as a control record that cannot be read. `names` are the transactions or partitions concerned. With `again` the same
+    batch can be repeated, and each of its rows will be visible once; otherwise a person must decide.
     """
 
     kind: str = ""
@@ -183,8 +183,8 @@ class RecordsRefused(BrokerError):
     """The broker rejected single records of a batch (KIP-467).
 
     `records` has the broker's message for each rejected record, by its index in the batch. `rows` has the same by row number: in
-    its table, or, from `send_batch`, counted from `first_row` on. It has the rows of the thread that gets the error, and is empty
-    if they are of several tables at once, whose futures have theirs.
+    its table, or, from `send_batch`, counted from `first_row` on. It has the rows of the thread that gets the error. It is empty
+    if they are of several tables: then the future of each table has the numbers of its own rows.
     """
 
     records: dict[int, str]

@@ -63,7 +63,7 @@ def page(ran: Sequence[Ran], sizes: Sizes, picture: str, parts: Sequence[Sequenc
         "- **E2**: readers after a pause read the read cache, which read-ahead fills. Predicted misses: Σ⌈R ÷ (B + 1)⌉ over the "
         "runs of R adjacent entries in the entry logs, with B read ahead.",
         f"- **E3**: readers with a lag of {sizes.lag:,} entries are too late for the tail cache; the write cache serves them.",
-        "- **E6**: readers at the end and far from it together have the tiers that each has alone.",
+        "- **E6**: readers at the end and readers far from it use the same tiers together as each does alone.",
         "",
         *_set_up(sizes),
         "",
@@ -85,7 +85,7 @@ def _set_up(sizes: Sizes) -> list[str]:
         f"The engine `tiered` with a write cache of {write} in two halves, a read cache of {read} and a tail cache of {tail}. "
         f"Entries are batches of {sizes.entry_bytes:,} bytes ({sizes.records} messages); the journal is "
         f"{'forced' if sizes.sync else 'not forced'}; readers belong to a group. Each row runs {sizes.seconds:g} s; a backlog "
-        f"takes {sizes.pause_s:g} s (the article: 10 minutes, 256 MiB of direct memory each). Rates are given.",
+        f"takes {sizes.pause_s:g} s (the article: 10 minutes, 256 MiB of direct memory each). Rates are settings.",
     ]
 
 

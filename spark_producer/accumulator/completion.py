@@ -32,7 +32,8 @@ class BatchCompletion:
         self._pool = state.pool
 
     def remove_in_flight(self, batch: ProducerBatch) -> None:
-        """Take a batch out of flight after its response, or if its connection is lost: the network no longer reads its buffer."""
+        """Record that a batch is no longer in flight, after its response or the loss of its connection: no more reads of its
+        buffer."""
         batch.in_flight = False
         self._in_flight_bytes.remove(batch.queue.node, batch.capacity)
         batch.queue.in_flight.remove(batch)

@@ -1,4 +1,4 @@
-"""Chooses the batches to send now, and moves them from their queues into flight (Kafka's `RecordAccumulator.ready` and `drain`).
+"""Chooses the batches to send now, and takes them from their queues (Kafka's `RecordAccumulator.ready` and `drain`).
 
 Everything here belongs to the I/O thread, except for the state that `IncompleteBatches` shares.
 """
@@ -106,7 +106,7 @@ class Drainer:
             self._limits.forget(topic)
 
     def _take(self, queue: PartitionQueue, head: ProducerBatch, node: int, now: float) -> bool:
-        """Move the head of the queue into flight; return False if a thread is appending rows to it."""
+        """Take the head of the queue, which is then in flight; return False if a thread is appending rows to it."""
         if not head.closed and not self._close(queue, head):
             return False
         queue.batches.popleft()

@@ -5,8 +5,8 @@ All failures of batches are recorded here.
 A failure belongs to the threads that have rows in the batch. Their `send_batch` raises it until their next flush, which raises
 it once more and acknowledges it for them. No other thread's flush does. There is one exception: a thread that has sent nothing
 since its last flush (the main thread of a pool of workers) flushes for the others. The failures that were not reported to them
-are reported to it once, and from then on their `send_batch` works again. Failures of rows that callbacks sent, or threads that
-have ended, are reported to the thread that flushes next.
+are reported to it once, and from then on their `send_batch` works again. Failures of rows that were sent by
+callbacks, or by threads that have ended, are reported to the thread that flushes next.
 
 Memory is bounded: only the first and the last failure of each thread are kept.
 """
@@ -200,7 +200,7 @@ class FailureTracker:
             raise found.error
 
     def discard(self) -> None:
-        """Discard all failures, because their transaction is aborted, as its caller knows."""
+        """Discard all failures: the caller has aborted their transaction."""
         with self._lock:
             for _, thread in self._threads:
                 thread.acknowledge(self.count)

@@ -1,7 +1,7 @@
 """The command `pyproducer bytecode`, which adds bytecode to the archives from which Spark's Python processes import PySpark.
 
 Python never writes bytecode into an archive, so each of these processes compiles PySpark again. Its `zipimport` prefers a `.pyc`
-beside a `.py`; a Python of another version passes over it.
+beside a `.py`; a Python of another version ignores it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def add_bytecode(archive: Path) -> int:
     the same time do not disturb each other.
 
     Raises:
-        OSError: the archive cannot be read or replaced. BadZipFile: it is none.
+        OSError: the archive cannot be read or replaced. BadZipFile: it is not a ZIP archive.
     """
     target = archive.resolve()
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", dir=target.parent)

@@ -151,7 +151,7 @@ def _of_struct(array: Any) -> Sizes:
 
 
 def _of_union(array: Any) -> Sizes:
-    """Return the size of the branch that each row has; of a sparse union that of all branches together."""
+    """Return the size of the branch that each row has; for a sparse union, that of all branches together."""
     total: Sizes = 0.0
     fields = [row_bytes(array.field(number)) for number in range(array.type.num_fields)]
     if array.type.mode == "sparse":

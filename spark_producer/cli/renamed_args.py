@@ -15,7 +15,7 @@ def warn_renamed(old: str, new: str) -> None:
 
 
 def add_old_name(command: argparse.ArgumentParser, old: str, argument: argparse.Action) -> None:
-    """Let `command` take `old` as another name of `argument`, one of its own."""
+    """Let `command` take `old` as another name of its own `argument`."""
     settings: dict[str, Any] = {"type": argument.type} if argument.type is not None else {}
     command.add_argument(
         old,

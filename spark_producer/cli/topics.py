@@ -176,7 +176,7 @@ def _differences(
 
 
 def _take_old_config(chosen: argparse.Namespace) -> None:
-    """Move a file of `--config` to `--command-config`, as which it was given before topic configs had that name."""
+    """Treat a file given by `--config` as one of `--command-config`, whose old name that is; `--config` has topic configs now."""
     for text in [each for each in chosen.config if "=" not in each and each.endswith(SUFFIX)]:
         warn_renamed("--config FILE", "--command-config")
         chosen.config.remove(text)

@@ -255,7 +255,7 @@ def _repair(chosen: argparse.Namespace) -> None:
 def _described(
     chosen: argparse.Namespace, brokers: TransactionAdmin, more: Collection[TopicPartition] = ()
 ) -> SinkDescription:
-    """Return the description of the sink, which covers `more` partitions than its last batch has.
+    """Return the description of the sink. It covers the partitions of its last batch, and those in `more`.
 
     Raises:
         ConfigError: the control topic does not know it, so its name may be mistyped, or it is on another cluster.
@@ -321,7 +321,7 @@ def _identity(record: ControlRecord | None) -> tuple[str, Status] | None:
 
 
 def _forgotten(before: ControlRecord | None, last: ControlRecord | None) -> str:
-    """Return the line about the row count of the last batch, which the record `before` or the batch decided there had."""
+    """Return the line about the row count of the last batch; `before` is the sink's record before the command."""
     if last is None or last.last_done == NO_BATCH:
         return "there is no batch whose row count could be forgotten"
     known = None

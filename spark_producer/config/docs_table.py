@@ -18,7 +18,7 @@ def option_rows() -> list[tuple[str, str, str]]:
 
 
 def read_rows() -> list[tuple[str, str, str]]:
-    """Return the same of the options of reads, without those that mean the same in writes (`shared_names`)."""
+    """Return the same for the options of reads, without those that mean the same in writes (`shared_names`)."""
     own = [_row(name, field) for name, field in SOURCE_FIELDS.items()]
     return own + [
         _row(data_source_name(name), field) for name, field in CONSUMER_FIELDS.items() if not _is_shared(name)

@@ -22,7 +22,7 @@ def camel_case(field: str) -> str:
 
 
 def by_kafka_name(table: type) -> Fields:
-    """Return the fields of a class by Kafka's name, or by the name of their own that their row of the table gives."""
+    """Return the fields of a class by Kafka's name, or by the other name that their row of the table gives."""
     fields = dataclasses.fields(table)
     return {field.metadata["option"].name or kafka_name(field.name): field for field in fields}
 

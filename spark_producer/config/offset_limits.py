@@ -1,4 +1,5 @@
-"""Where a read starts and ends, as Spark's KafkaOffsetRangeLimit says it: offsets, or times that brokers find the offsets of."""
+"""Where a read starts and ends, as Spark's KafkaOffsetRangeLimit says it: offsets, or times for which brokers find the
+offsets."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ class _Name(NamedTuple):
 
 
 class OptionTables:
-    """The classes of options of one direction, each with its options by name, and the data source's name for these."""
+    """The classes of options of reads or of writes: for each, its options by name, and the function that returns their names in
+    the data source."""
 
     def __init__(self, *tables: tuple[type, Mapping[str, Field[Any]], Callable[[str], str]]) -> None:
         self._classes = [table for table, _, _ in tables]

@@ -146,7 +146,10 @@ def unsupported_reason(name: str) -> str | None:
 
 
 def family_reason(name: str) -> str | None:
-    """Return why the family of an option is not supported; None if it is of none. `name` is in lower case, without the prefix."""
+    """Return why the family of an option is not supported; None if the option is in no such family.
+
+    `name` is in lower case, without the prefix.
+    """
     return next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 
@@ -180,7 +183,7 @@ def explain_option(raw: str, producer: Mapping[str, str], sink: Mapping[str, str
 
 
 def wrong_prefix(raw: str, right: str) -> str:
-    """Return that the option `raw` is `right` without the prefix `kafka.`, or with more than one."""
+    """Return the message that the option `raw` is `right` without the prefix `kafka.`, or with more than one."""
     if raw.lower().startswith(KAFKA_PREFIX):
         return f"unknown option {raw!r}: the prefix `kafka.` is repeated. Write {right!r}"
     return f"unknown option {raw!r}: options of Kafka have the prefix `kafka.`. Did you mean {right!r}?"

@@ -61,7 +61,7 @@ class FetchedBatches(NamedTuple):
 
 
 def decode(fetched: FetchedBatches, columns: frozenset[str], *, check_crcs: bool) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `fetched` from `start` to `end`, with those of the columns that are in `columns`.
+    """Yield the rows of `fetched` from `start` to `end`, with the columns that `columns` names.
 
     Raises:
         CorruptRecord: the bytes are damaged; it names topic-partition and offset. The rows before are yielded first.

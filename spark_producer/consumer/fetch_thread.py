@@ -130,7 +130,8 @@ class FetchThread:
                 self._connections.close()
 
     def _fetch(self, is_enough: Callable[[], bool]) -> bool:
-        """Fetch until it is enough. Return whether nothing is left, because of an error too: then the queue has its end."""
+        """Fetch until `is_enough()`, and return False; or until all is fetched, or an error: then end the queue, and return
+        True."""
         outcome: PyProducerError | None = None
         try:
             while not self._fetcher.done:

@@ -1,4 +1,4 @@
-"""Registers the data source with a session, also if Spark has found it already, and in threads that a program started."""
+"""Registers the data source with a session, also if Spark has found it already, and from any thread of the program."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class PyProducerDataSource(DataSource):
 
     @hide_internal_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a stream, which asks the cluster for offsets later, and raises then what `reader` raises."""
+        """Return the reader of a stream. It asks the cluster for offsets later, and then raises the errors of `reader`."""
         from spark_producer.datasource.read.planning import stream_reader
 
         return stream_reader(self.options, schema)

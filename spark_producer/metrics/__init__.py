@@ -3,8 +3,8 @@
 Owns: sensors, the table of names, the snapshot of a task and how snapshots add up.
 Must not know: where the numbers come from. Callers pass in the clock and the lock (docs/metrics.md).
 
-A new metric is a row in `names`. A number that is recorded needs a sensor in `sensors` and a method of `ProducerMetrics` for its
-event; a number that is only looked up is a field of `Levels`.
+A new metric is a row in `metric_table`. A number that is recorded needs a sensor in `sensors` and a method of `ProducerMetrics`
+for its event; a number that is only looked up is a field of `Levels`.
 """
 
 from spark_producer.metrics.producer_metrics import ProducerMetrics, unread_metrics

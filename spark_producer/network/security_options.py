@@ -126,7 +126,10 @@ def _oidc(config: ConnectionOptions, login: Credentials) -> OidcSettings | None:
 
 
 def _is_for_loopback(config: ConnectionOptions, login: Credentials) -> bool:
-    """Return whether the login would send a secret in clear text: SCRAM does not send the password, the others do."""
+    """Return whether the login is allowed on the loopback address only, since it would send a secret in clear text.
+
+    SCRAM does not send the password; the other mechanisms send it, or a token.
+    """
     if config.security_protocol != "SASL_PLAINTEXT" or config.allow_plaintext_credentials:
         return False
     return not login.mechanism.startswith("SCRAM")

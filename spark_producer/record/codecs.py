@@ -4,8 +4,8 @@ The framing is the one that Kafka's clients and brokers expect (docs/formats.md)
 nothing decompresses to more than the caller's limit, because a few bytes can claim gigabytes. Memory is allocated for the size
 that the data can have, never for the size that they declare.
 
-A new codec is a member of `Codec`, with an entry in `_PACKERS` and in `_UNPACK`. It is also a choice in `config.options`, and
-`producer.factories` hands on its level, and the API of brokers that know it.
+A new codec is a member of `Codec`, with an entry in `_PACKERS` and in `_UNPACK`. It is also a choice in `config.options`;
+`producer.factories` passes its level, and the Produce versions that it needs.
 """
 
 from __future__ import annotations

@@ -319,7 +319,10 @@ class Metadata:
 
 
 def _is_stable(info: TopicInfo | None) -> bool:
-    """Return whether a topic needs no early refresh. Waiters request one that does not exist, or has a permanent error."""
+    """Return whether a topic needs no early refresh.
+
+    A topic that does not exist, or has a permanent error, needs none either: it is refreshed when a waiter requests it.
+    """
     if info is None:
         return False
     if info.error_code:

@@ -216,7 +216,7 @@ class CoordinatorLog:
         return self._size > max(MIN_REWRITE_BYTES, 4 * self._size_when_rewritten)
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
-        """Replace the file, whose content is the same in more entries.
+        """Replace the file by one with `entries`, which have the same effect as its own and are fewer.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR; the old file is still there.

@@ -73,8 +73,8 @@ class TransactionIndex:
             self._stables.append(next(iter(self._open.values()), marker_offset + 1))
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """Return the first offset of the earliest transaction that is open or whose marker is not confirmed, that is at
-        `high_watermark` or later; None if there is no such transaction."""
+        """Return the first offset of the earliest transaction that is open or whose marker is not confirmed (it is not before
+        `high_watermark`); None if there is no such transaction."""
         self.settle(high_watermark)
         earliest = next(iter(self._open.values()), None)
         if not self._ending:

@@ -92,12 +92,12 @@ def _part(plan: MemoryPlan, share: Share, now: Mapping[str, float], source: str)
 
 
 def _of_index(plan: MemoryPlan, now: Mapping[str, float]) -> Iterator[str]:
-    """Yield a warning if the index exceeds its part, which only RocksDB's index keeps to."""
+    """Yield a warning if the index exceeds its part of the plan. RocksDB's index never does."""
     used = int(now.get(METRIC_OF_PART["index_cache"], 0))
     if used > plan.index_cache:
         yield (
             f"the index takes {in_mib(used)}, but its part is {in_mib(plan.index_cache)}: the index in arrays has every batch in "
-            "memory. RocksDB's index keeps to its part (--index rocks)"
+            "memory. RocksDB's index stays within its part (--index rocks)"
         )
 
 

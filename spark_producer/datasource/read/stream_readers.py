@@ -120,7 +120,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return to_json(LoggedOffsets(self.stream.latest, {})) if self.stream.latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the end of the query at the offsets of now (driver)."""
+        """Fix the end of the query at the latest offsets of this moment (driver)."""
         self.stream.prepare_for_available_now()
 
 

@@ -1,8 +1,8 @@
-"""Questions that are sent ahead of their turn, in the flight of an earlier request.
+"""Requests that are sent early, together with an earlier request, so that they need no round trip of their own.
 
-The code whose turn it is then builds its requests as if there were no flight. A response counts only for an equal request to the
-same broker, under the same leader epochs and ids of topics; otherwise the request is sent in its turn. An error counts as it does
-in its turn.
+The code that needs the response builds its request as if nothing had been sent. The early response is used only for an equal
+request to the same broker, under the same leader epochs and ids of topics; otherwise the request is sent again. An early error
+counts as any other.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, M
 from spark_producer.protocol.messages import MetadataResponse
 
 MAX_AGE_S = 1.0
-"""Maximum seconds from the sending of a request to its turn, so that its response is hardly older than one in its turn."""
+"""Maximum seconds from the sending of a request to the use of its response, so that the response is hardly outdated."""
 
 
 LogVersion: TypeAlias = tuple[bytes | None, int]
 """The id of a partition's topic and the leader epoch, as far as they are known: a topic that is created again has another id."""
 
 
-class Question(NamedTuple):
+class EarlyRequest(NamedTuple):
     """A request that was sent, with the versions of its partitions at that time."""
 
     call: NodeRequest
@@ -34,25 +34,25 @@ class Question(NamedTuple):
     exchange: Exchange
 
     def has_waited(self, now: float) -> float:
-        """Return the seconds for which the response has waited for its turn; negative if it has not arrived."""
+        """Return the seconds since the response has arrived; negative if it has not."""
         return now - self.exchange.last_response
 
 
 class Ahead:
-    """The questions of one sink that wait for their turn. Only requests that change nothing are sent ahead.
+    """The early requests of one sink whose responses are not used yet. Only requests that change nothing are sent early.
 
-    A timeout closes a connection with all that is under way on it. So the requests have the time that any request has; only the
-    wait for them is shorter where the caller's time is.
+    A timeout closes a connection, with all requests in flight there. So early requests have the timeout of any request; only the
+    wait for their responses ends at the caller's deadline.
     """
 
     def __init__(self, client: BlockingClient, version_of: Callable[[TopicPartition], LogVersion]) -> None:
         self._client = client
         self._version_of = version_of
-        self._asked: list[Question] = []
+        self._asked: list[EarlyRequest] = []
 
-    def ask(self, calls: Iterable[NodeRequest]) -> list[Question]:
+    def ask(self, calls: Iterable[NodeRequest]) -> list[EarlyRequest]:
         """Send requests, and return without waiting."""
-        found = [Question(call, self._versions(call), self._client.begin([call])) for call in calls]
+        found = [EarlyRequest(call, self._versions(call), self._client.begin([call])) for call in calls]
         self._asked += found
         return found
 
@@ -62,11 +62,12 @@ class Ahead:
 
     @property
     def is_sent(self) -> bool:
-        """Whether all questions are under way, on connections that are there."""
+        """Whether all early requests are sent: none waits for its connection to open."""
         return all(self._client.is_sent(asked.exchange) for asked in self._asked)
 
     def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
-        """Return the responses or errors as `BlockingClient.request_all` does, without sending again what was sent ahead."""
+        """Return the responses or errors as `BlockingClient.request_all` does, without repeating requests that were sent
+        early."""
         early = {at: found for at, call in enumerate(calls) if (found := self._take(call)) is not None}
         left = [at for at in range(len(calls)) if at not in early]
         exchange = self._client.begin([calls[at] for at in left], deadline)
@@ -89,7 +90,7 @@ class Ahead:
         return self._client.metadata(topics, deadline, node)
 
     def _take(self, call: NodeRequest) -> Exchange | None:
-        """Return the exchange of the question that answers `call`; None if there is none. It counts once."""
+        """Return the exchange of the early request whose response `call` can use, once; None if there is none."""
         for asked in self._asked:
             if _answers(asked.call, call):
                 self._asked.remove(asked)
@@ -101,8 +102,8 @@ class Ahead:
                 return None
         return None
 
-    def drop(self, keeping: Collection[Question] = ()) -> None:
-        """Forget all questions but those in `keeping`: what they ask may have changed."""
+    def drop(self, keeping: Collection[EarlyRequest] = ()) -> None:
+        """Ignore the responses to all early requests but those in `keeping`: what they describe may have changed."""
         for asked in self._asked:
             if asked not in keeping:
                 self._client.drop(asked.exchange)
@@ -124,7 +125,7 @@ def _ids(call: NodeRequest) -> frozenset[str]:
 
 
 def _answers(asked: NodeRequest, call: NodeRequest) -> bool:
-    """Return whether the response to `asked` has all that `call` asks for: it may be about more partitions or transactions."""
+    """Return whether the response to `asked` has all that `call` requests; it may be about more partitions or transactions."""
     if asked == call:
         return True
     if asked[:2] != call[:2]:

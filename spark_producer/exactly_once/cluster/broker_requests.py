@@ -20,7 +20,7 @@ from spark_producer.errors import (
     TopicNotFound,
     broker_error,
 )
-from spark_producer.exactly_once.cluster.ahead import Ahead, LogVersion, Question
+from spark_producer.exactly_once.cluster.ahead import Ahead, EarlyRequest, LogVersion
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
 from spark_producer.protocol.messages import (
@@ -362,7 +362,7 @@ class TransactionAdmin:
         self,
         partitions: Iterable[TopicPartition],
         build_request: Callable[[Sequence[TopicPartition]], tuple[AnyApi, Any]],
-    ) -> list[Question]:
+    ) -> list[EarlyRequest]:
         """Send the requests of `request_leaders` ahead, as far as leaders are known, and return them."""
         known = {each: self._leaders[each] for each in partitions if each in self._leaders}
         return self.ahead.ask(NodeRequest(node, *build_request(some)) for node, some in by_node(known).items())

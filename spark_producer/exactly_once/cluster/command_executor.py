@@ -220,10 +220,11 @@ class CommandExecutor:
         raise IllegalState(f"{type(command).__name__} is not a command: a bug in pyproducer")
 
     def _ask_after_fence(self) -> None:
-        """Ask ahead what is asked after a fence: the control records, their markers, and the open transactions of tasks.
+        """Send ahead the requests that follow a fence: for the control records, their markers, and the open transactions of
+        tasks.
 
-        Which partitions the last record names is not known before it is read; those of the record before, and the others of
-        their topics if they are few, are a guess. A wrong one costs a flight.
+        The partitions of the last record are not known before it is read. The guess is those of the record before, and the other
+        partitions of their topics if they are few; a wrong guess costs a round trip.
         """
         self.brokers.ahead.drop()
         self._log.ask()
@@ -235,10 +236,10 @@ class CommandExecutor:
         coordinator_state.ask_open_tasks(self.brokers, nodes_known=True)
 
     def _begin(self, command: WriteControl) -> None:
-        """Send what a write and the vote before it need, together with the listing of open transactions.
+        """Send the first requests of a write, and of the vote before it, together with the listing of open transactions.
 
-        It waits for the first requests of the write. Those of the listing have less time, and a connection on which one of them
-        times out is closed with all that is under way on it.
+        Wait for the responses to those of the write: the requests of the listing have shorter timeouts, and a timeout closes its
+        connection, with all other requests in flight there.
 
         A write whose vote may have to wait for brokers is not begun: its transaction would time out meanwhile.
         """

@@ -12,7 +12,7 @@ from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
 from spark_producer.exactly_once.cluster import record_json
-from spark_producer.exactly_once.cluster.ahead import Question
+from spark_producer.exactly_once.cluster.ahead import EarlyRequest
 from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.broker_requests import (
     GONE_AFTER_S,
@@ -81,8 +81,8 @@ class ControlWrite:
         self._added: Exchange | None = None
         """The request that adds the partitions to the transaction, if it is sent already."""
         self._produce: InlineProduce | None = None
-        self._looks: list[Question] = []
-        """The questions of `find_uncommittable`, pipelined after the first requests with rows, on the same connections."""
+        self._looks: list[EarlyRequest] = []
+        """The requests of `find_uncommittable`, pipelined after the first requests with rows, on the same connections."""
         self.spans: list[TransactionSpan] = []
         """The offsets of the record and the rows, once all are acknowledged."""
 
@@ -115,7 +115,8 @@ class ControlWrite:
         self._batches = {**inline, self._control_tp: control}
 
     def _send_first(self) -> None:
-        """Send what depends on nothing: the rows; or before them their partitions, and the question for the next sequence."""
+        """Send the requests that need no earlier response: the rows; or, with `EXPLICIT`, those that must come before the
+        rows."""
         if self._transaction_version is TransactionVersion.IMPLICIT:
             self._produce = self._send_rows(0)
             return
@@ -126,10 +127,11 @@ class ControlWrite:
             self._added = self._brokers.client.begin([call], self._deadline)
 
     def _send_rows(self, sequence: int) -> InlineProduce:
-        """Send the first Produce requests, and after them the questions where the transaction begins in each partition (R7).
+        """Send the first Produce requests, and after them requests for the first offset of the transaction in each partition
+        (R7).
 
-        A broker answers the requests of a connection in order. If an answer does not show that the transaction begins at its own
-        first row, `find_uncommittable` asks again. `sequence` is the next one in the control partition.
+        A broker answers the requests of a connection in order. If a response does not show that the transaction begins at its own
+        first row, `find_uncommittable` repeats the request. `sequence` is the next one in the control partition.
         """
         version = self._transaction_version
         sequences = {self._control_tp: sequence}
@@ -187,7 +189,7 @@ class ControlWrite:
         lost = await_markers(self._brokers, {self._id: spans}, self._deadline, without_tasks={self._control_tp})
         return MarkersLost(lost) if lost else written
 
-    def _fresh_looks(self) -> list[Question]:
+    def _fresh_looks(self) -> list[EarlyRequest]:
         """Return the looks that are as good as new ones: their responses have hardly waited."""
         now = self._brokers.client.clock()
         return [each for each in self._looks if each.has_waited(now) <= MAX_WAIT_OF_LOOK_S]
@@ -276,7 +278,7 @@ class ControlWrite:
             )
 
     def _fenced_off(self, found: FencedOff) -> FencedOff:
-        """Return the result with whether the id has expired or was taken over: the error code may be the same."""
+        """Return the result, which says whether the id has expired or was taken over: both may have the same error code."""
         if found.expired:
             with suppress(PyProducerError):
                 return FencedOff(describe(self._brokers, [self._id], self._deadline)[self._id] is None)

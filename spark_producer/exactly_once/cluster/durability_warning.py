@@ -61,7 +61,7 @@ def _weaknesses(metadata: MetadataResponse, in_sync: Mapping[str, int]) -> list[
 
 
 def _has_one_broker(metadata: MetadataResponse) -> bool:
-    """Return whether the cluster has one broker, not one live of several: replicas name those that are down."""
+    """Return whether the cluster has only one broker. Lists of replicas also name brokers that are down."""
     replicas = {node for row in metadata.topics for one in row.partitions for node in one.replica_nodes}
     return len(replicas | {row.node_id for row in metadata.brokers}) == 1
 

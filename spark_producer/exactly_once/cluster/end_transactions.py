@@ -38,7 +38,7 @@ def end_tasks(
     """Commit or abort transactions, and return the coordinators' result for each, in order.
 
     A request without a response is sent again: that is harmless, since each transaction has its own epoch. After a commit the
-    logs are read, so the question for the states follows the requests.
+    logs are read, so the requests for the transactions' states, which that needs, follow at once.
 
     Raises:
         KafkaTimeout: some had no response in time; the message names one of them, and the partitions that it waits for.

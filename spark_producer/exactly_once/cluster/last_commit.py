@@ -16,7 +16,8 @@ CONTROL_TIMEOUT_MS = 60_000
 """The transaction timeout of the control id, if nothing was committed: its transactions take milliseconds."""
 
 EPOCH_MODULUS = 900
-"""The timeouts below that one, as many as this, note an epoch modulo this number. Earlier versions used none of them."""
+"""The number of timeouts below `CONTROL_TIMEOUT_MS` that note an epoch, modulo this number. Earlier versions used none of
+them."""
 
 MIN_LAST_EPOCH = 32_700
 """The minimum epoch of a producer id whose epochs may be exhausted: the coordinator then gives another id, with epoch 0."""
@@ -43,11 +44,13 @@ def noted_commit(row: DescribedTransaction | None) -> int | None:
 def is_missing(noted: int | None, fencing: ProducerIdAndEpoch, last: ProducerIdAndEpoch | None) -> bool:
     """Return whether a control topic lacks the record of the commit that was noted.
 
-    `last` is the marker's producer id and epoch of the newest record there (None: there is no record): a coordinator that has
-    committed shows just this epoch. `fencing` is that of the caller. A record may be newer than the note, since commits may
-    follow it. A note stands for several epochs, `EPOCH_MODULUS` apart. A record of any of them is fine; any other is compared
-    with the newest of them: a query may fail 900 times in a row, but not also commit in between without a note of that. The
-    noted commit has the producer id that the control id still has, unless the epochs of an older one are exhausted.
+    `noted` is the note of the last commit. `last` is the producer id and epoch of the marker of the newest record in the topic
+    (None: there is no record). `fencing` is that of the caller.
+
+    A note stands for several epochs, `EPOCH_MODULUS` apart. A record with any of them counts as the noted one. Another record is
+    compared with the newest of them: a query may fail 900 times in a row, but a commit in between would have been noted. A record
+    may be newer than the note, since commits may follow the note. The noted commit has the producer id that the control id still
+    has, unless the epochs of an older id are exhausted.
     """
     if noted is None or last is None:
         return noted is not None

@@ -417,7 +417,8 @@ def unknown_outcome(record: ControlRecord, why: str) -> Failed:
 
 
 def require_manual_check(record: ControlRecord, failed: Failed) -> Failed:
-    """Return the failure; for a hanging write without a number with what to check: after a repair it may be committed."""
+    """Return the failure. For a write with a hanging control record and without a number, its text says what a person must check
+    before the write runs again: it may be committed after a repair."""
     if failed.kind is not FailureKind.HUNG or record.batch != NO_BATCH:
         return failed
     return failed._replace(

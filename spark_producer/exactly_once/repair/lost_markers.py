@@ -68,7 +68,7 @@ class LostMarkers(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """Rows that must have a marker according to the sink's last control record; of `task`, or of the control id's producer.
+    """Rows of `task`, or of the control id's producer, that must have a marker according to the sink's last control record.
 
     If the record has no offsets for them, their epochs distinguish them from the rows of another execution.
     """
@@ -106,7 +106,7 @@ def find_lost_markers(
 ) -> LostMarkers:
     """Return the transactions that the sink's last control records name and that hang in its partitions.
 
-    Hanging transactions of dead tasks and drivers are included, also in `more` partitions than the records name.
+    Hanging transactions of dead tasks and drivers are included, also in the partitions of `more`, which no record names.
 
     The partitions are read before and after the coordinators: a write in between has other transactions open the second time.
     `log` has just been read, in the partition `topic_partition`, with the result `log_state`.
@@ -269,7 +269,7 @@ def _how_ended(
 
 
 def _is_noted(state: DescribedTransaction | None, candidate: _Candidate) -> bool:
-    """Return whether the note of the fence is that the last commit of the control id was that of a pending record.
+    """Return whether the coordinator's note of the last commit (`noted_commit`) is that of a pending record.
 
     EndTxn 5 raises the epoch (KIP-890), so the note may have the one after that of the record.
     """
@@ -291,9 +291,9 @@ def _pending_outcome(
 ) -> bool | None:
     """Return whether the transaction of a record in the control partition was committed, from its effects elsewhere.
 
-    Its inline rows have their own markers. Tasks are committed only after the commit point. A commit point that has made
-    nothing visible, and has committed nothing, may be dropped: the batch runs again. So may a final status: the next BEGIN
-    finds it again.
+    The inline rows have their own markers, and tasks are committed only after the commit point. If neither shows a commit, the
+    record counts as aborted: the batch runs again. The record of a final status always counts as aborted: the next BEGIN
+    determines the status again. None is returned if the right to see a partition's markers is missing.
     """
     pending = log.pending(candidate.producer_id)
     if pending is None or not _decides(pending, log_state):

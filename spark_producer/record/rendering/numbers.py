@@ -78,14 +78,14 @@ def _with_few_bits(column: Column, text: Column) -> Column:
 
 
 def decimals(column: Column) -> Column:
-    """Return decimals with all digits of their scale, as `BigDecimal.toString` does: with an exponent below 10^-6."""
+    """Return decimals as text with all digits of their scale, as `BigDecimal.toString` does: below 10^-6 with an exponent."""
     if column.type.scale < 0:  # Spark has no negative scale: write all digits of the integer
         column = column.cast(pa.decimal256(76, 0))
     return column.cast(TEXT)
 
 
 def plain_decimals(column: Column) -> Column:
-    """Return decimals with all digits of their scale and no exponent, as `BigDecimal.toPlainString` does."""
+    """Return decimals as text with all digits of their scale and no exponent, as `BigDecimal.toPlainString` does."""
     text = decimals(column)
     small = pc.match_substring(text, "E")
     if not pc.any(small).as_py():

@@ -95,7 +95,7 @@ def test_the_report_names_an_index_that_is_larger_than_its_part() -> None:
     for size, is_warned in ((part, False), (part + 1, True)):
         metrics = {METRIC_OF_PART["index_cache"]: float(size)}
         printed = memory_report(settings, MACHINE, "tiered", has_tiers=True, metrics=metrics)
-        assert ("RocksDB's index keeps to its part (--index rocks)" in printed) is is_warned
+        assert ("RocksDB's index stays within its part (--index rocks)" in printed) is is_warned
 
 
 def test_each_part_but_the_brokers_own_has_a_metric_of_the_tiers() -> None:

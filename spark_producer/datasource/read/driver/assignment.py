@@ -18,8 +18,8 @@ logger = escaping_logger("pyproducer")
 def assigned(client: BlockingClient, subscription: Subscription, *, may_be_missing: bool = False) -> FoundTopics:
     """Return the topic-partitions of a subscription, in order, with their leaders.
 
-    A pattern matches anywhere in the name of a topic, as in Spark's source, and no internal topics. With `may_be_missing` topics
-    that do not exist are in `missing`.
+    A pattern matches anywhere in the name of a topic, as in Spark's source, but matches no internal topics. With `may_be_missing`
+    topics that do not exist are in `missing`.
 
     Raises:
         TopicNotFound: a topic, or a partition of `assign`, does not exist. And as `find_topics`.

@@ -28,9 +28,9 @@ def divide(
 ) -> list[tuple[OffsetRange, ...]]:
     """Return the ranges of each task; empty ranges have none.
 
-    Each range is a task, or several: of at most `max_records` offsets, and if there are fewer than `min_partitions` tasks then,
-    the largest are divided in proportion to their offsets, which gives about that number. With `min_records` neighbouring ranges
-    share a task until their offsets reach it. Without these options small ranges share tasks only where there are many.
+    Each range is a task, or several of at most `max_records` offsets. If that gives fewer than `min_partitions` tasks, the
+    largest are divided in proportion to their offsets, into about that number. With `min_records` neighbouring ranges share a
+    task until their offsets reach it. Without these options small ranges share tasks only where there are many.
     """
     parts = [each for each in ranges if each.end > each.start]
     if max_records is not None:

@@ -198,10 +198,11 @@ class StreamOffsets:
         return ends
 
     def _with_missing(self, starts: LoggedOffsets, ends: LoggedOffsets) -> LoggedOffsets:
-        """Return `ends` with the offsets of `starts` that are gone, for `MISSING_SECONDS` if the id of their topic is known.
+        """Return `ends` with the topic-partitions that only `starts` has, for `MISSING_SECONDS` if the id of their topic is
+        known.
 
         Raises:
-            DataLoss: with `failOnDataLoss`, there are such offsets.
+            DataLoss: with `failOnDataLoss`, there are such topic-partitions.
         """
         gone = starts.created_again(ends)
         missing = [each for each in starts.offsets if each not in ends.offsets and each not in gone]

@@ -1,4 +1,4 @@
-"""Questions that are sent ahead of their turn: when their responses count."""
+"""Requests that are sent early: when their responses count."""
 
 from __future__ import annotations
 

@@ -180,9 +180,9 @@ class Journal:
     def _may_write_in_caller(self, size: int) -> bool:
         """Return whether the thread that appends a record may write it, since it must not wait for the disk.
 
-        It may not write if the queue has records; nor if the file is full or needs more space; nor during a force. A force shows
-        first that a disk hangs, since writes go to the page cache as long as it has space; and there is one each
-        `unsynced_force_ms`.
+        It may not write if the queue has records; nor if the file is full or needs more space; nor during a force. A disk that
+        hangs blocks a force, of which there is one each `unsynced_force_ms`, before it blocks a write: writes go to the page
+        cache as long as it has space.
         """
         return self._written == self.counters.added and not self._is_forcing and self._file.has_space(size)
 
