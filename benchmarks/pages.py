@@ -24,7 +24,7 @@ _MEANING = """## What they mean
 
 _ABOUT = (
     "Each part was measured in one run, in which the contenders took turns; ratios are within one part. The line under a part "
-    "has its commit, and what was not as below. Figures differ between machines: look at the ratios."
+    "has its commit, and what differs from the list below. Figures differ between machines: look at the ratios."
 )
 
 

@@ -19,9 +19,10 @@ _COMPARED = ("pyproducer", "pyproducer-exactly-once", "pyproducer-lz4", "pyprodu
 _FAR = 3.0
 NOTES = (
     "A cached DataFrame of binary keys (9 bytes) and values is written with acks=all to one real Kafka, which shares the cores "
-    "with Spark (`local[2]`, 4 input partitions). Each run has its own topic, whose rows are counted. Rates are medians, and the "
-    "lowest and highest. Python, JVM ([together](benchmarks_client_cpu.md) the client) and broker are CPU seconds per million "
-    "records; *log B* is a record's bytes in the log. *× Spark's sink* compares with its defaults and the same codec."
+    "with Spark (`local[2]`, 4 input partitions). Each run has its own topic, whose rows are counted. Rates are medians, "
+    "followed by the lowest and the highest. Python, JVM ([together](benchmarks_client_cpu.md) the client) and broker are CPU "
+    "seconds per million records; *log B* is a record's bytes in the log. *× Spark's sink* compares with its defaults and the "
+    "same codec."
 )
 
 

@@ -226,9 +226,9 @@ def _note(pressure: Pressure, plan: MemoryPlan) -> str:
     return (
         f"{pressure.producers} producers send without an end to a broker with two budgets of {budget}: a publish buffer of "
         f"{publish}, a journal that keeps {journal}, and a write cache of two halves of {half}. The disk is simulated: a force "
-        f"of an entry log takes {pressure.flush_s:g} s on the slow one; none of the journal ends on the stuck one. The rate is "
-        "half of the write cache ÷ the time of a flush; unanswered Produces are at most the publish buffer and a frame of each "
-        "producer."
+        f"of an entry log takes {pressure.flush_s:g} s on the slow one; one of the journal never ends on the stuck one. The rate "
+        "is half of the write cache ÷ the time of a flush; unanswered Produces are at most the publish buffer and a frame of "
+        "each producer."
     )
 
 

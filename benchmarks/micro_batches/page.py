@@ -68,8 +68,8 @@ def page(results: Results) -> str:
     counted = max(len(result.batches) for scene in scenes for result in scene.results)
     lines = [
         "Medians, and the middle 80 %. *trigger* is `triggerExecution` of the query's progress, the whole micro-batch with "
-        "Spark's checkpoint; *addBatch* is the sink's part of it. *Only counted*: a Python sink that sends nothing; what it "
-        "takes is PySpark's. *Our settings*: in its tasks too sockets acknowledge at once "
+        "Spark's checkpoint; *addBatch* is the sink's part of it. *Only counted*: a Python sink that sends nothing: the "
+        "cost of PySpark itself. *Our settings*: in its tasks too sockets acknowledge at once "
         "([0701](decisions/0701-a-worker-acknowledges-the-jvm-s-bytes-at-once.md)), and imports are frozen "
         "([0702](decisions/0702-a-worker-freezes-its-imports-when-its-second-task-begins.md)). "
         "[What it means for a query](streaming.md).",

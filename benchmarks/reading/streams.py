@@ -91,7 +91,7 @@ def page(results: Results) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "*Rows from memory*: a Python source that reads nothing, in as many tasks, or in one; what it takes is PySpark's. Its "
+        "*Rows from memory*: a Python source that reads nothing, in as many tasks, or in one: the cost of PySpark itself. Its "
         "tasks have two settings of ours, which PySpark lacks: sockets acknowledge at once "
         "([0701](decisions/0701-a-worker-acknowledges-the-jvm-s-bytes-at-once.md)), and imports are frozen "
         "([0702](decisions/0702-a-worker-freezes-its-imports-when-its-second-task-begins.md)). *Without our settings*: PySpark "

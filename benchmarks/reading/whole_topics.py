@@ -111,8 +111,8 @@ def page(results: Results) -> str:
     """Return a table for each scene."""
     lines = [
         f"A topic with {PARTITIONS} partitions, keys of 9 B, is read from its start to its end into `noop`, all columns of "
-        f"Spark's source or only `value`; Spark (`local[2]`) and one Kafka share two cores. Rates are medians, and the lowest "
-        f"and highest; Python, JVM and broker are CPU seconds per million records. Tuned: {SPARK_TUNED.text}.",
+        f"Spark's source or only `value`; Spark (`local[2]`) and one Kafka share two cores. Rates are medians, followed by "
+        f"the lowest and the highest; Python, JVM and broker are CPU seconds per million records. Tuned: {SPARK_TUNED.text}.",
     ]
     for scene in map(_scene, results["scenes"]):
         runs = results["runs"][scene.name]

@@ -45,7 +45,7 @@ class SourceOptions:
     )
     starting_offsets_by_timestamp_strategy: str = option(
         "error",
-        "What a starting time after the last record of a partition is: an `error`, or its `latest` offset.",
+        "If a starting time is after the last record of a partition: an `error`, or a start at its `latest` offset.",
         choices=("error", "latest"),
     )
     ending_offsets: str | None = option(

@@ -270,7 +270,7 @@ def _unzstd_nothing(data: memoryview) -> bytes:
     """Check a frame that declares to be empty: the library would not check the rest of the frame or bytes after it."""
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     if len(data) > _MAX_EMPTY_FRAME_BYTES or unpacker.decompress(data) or not unpacker.eof or unpacker.unused_data:
-        raise CorruptRecord("zstd data declares to be empty, and is not a whole frame of nothing")
+        raise CorruptRecord("zstd data declares no content, but is not one complete empty frame")
     return b""
 
 

@@ -112,7 +112,9 @@ def from_confluent_avro(
         latest, versions = subject_schemas(access, subject)
         schema, known = schema or latest, versions | known
     if schema is None:
-        raise ConfigError("the reader's schema is missing. Give a subject, whose latest schema it is then, or a schema")
+        raise ConfigError(
+            "the reader's schema is missing. Give a schema, or a subject, whose latest schema is then used"
+        )
     rules = TypeRules(_has_times(), recursive_field_max_depth)
     reader = ColumnReader("value", schema, rules, check_mode(mode), WriterSchemas(known, access))
     decoders: list[ColumnDecoder] = []

@@ -253,7 +253,7 @@ class _Types:
         recurs = within.get(name, 0)
         if recurs and not self._rules.recursion:
             raise SchemaError(
-                f"field '{path}': the record {for_log(name)} refers to itself, which Spark's types cannot. Give a reader's "
+                f"field '{path}': the record {for_log(name)} refers to itself, which no type of Spark can. Give a reader's "
                 "schema without it, or set recursiveFieldMaxDepth"
             )
         if recurs and recurs >= self._rules.recursion:

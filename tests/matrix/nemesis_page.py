@@ -117,7 +117,7 @@ def write() -> None:
         shown = max(records, key=lambda record: len(record.faults))
         draw(shown, PICTURE)
         caption = f"The run on Kafka {shown.version} with seed {shown.seed}: what was done to nodes and driver, and the rows seen"
-        text += f"\n![{caption}](results/{PICTURE.name})\n\n{caption}. Light bars are lives of the query.\n"
+        text += f"\n![{caption}](results/{PICTURE.name})\n\n{caption}. Light bars are runs of the query.\n"
     PAGE.write_text(text, encoding="utf-8")
     print(text)
 

@@ -155,7 +155,7 @@ def broken() -> Iterator[Case]:
 
 
 def broken_looks() -> Iterator[Case]:
-    """The same where markers get lost: a look is left out, or is not heeded."""
+    """The same where markers get lost: a check is left out, or its result is ignored."""
 
     def case(name: str, wiring: Wiring, *expected: str) -> Case:
         return Case(name, wiring, frozenset(expected))
@@ -172,9 +172,9 @@ def broken_looks() -> Iterator[Case]:
         B._replace(checks_control=False, budget=DROP),
         FALSE_MISSING,
     )
-    yield case("lost marker, the look after the rows is not heeded", A._replace(heeds_looks=False, budget=DROP), TWICE)
+    yield case("lost marker, the check after the rows is ignored", A._replace(heeds_looks=False, budget=DROP), TWICE)
     left = A._replace(budget=DROP, after=changed(mutants.commit_that_leaves_its_look))
-    yield case("lost marker, a commit leaves its look to the next BEGIN (A)", left, LOST)
+    yield case("lost marker, a commit leaves its check to the next BEGIN (A)", left, LOST)
     beside = AB._replace(budget=DROP, after=changed(mutants.inline_markers_unseen))
     yield case("lost marker, inline rows beside transactions are not checked", beside, LOST)
 
