@@ -78,7 +78,7 @@ def page(results: Results) -> str:
         "",
         "## How it is made",
         "",
-        f"The source `rate-micro-batch` brings as many rows in every micro-batch, in {TASKS} tasks on `local[2]`, to {TASKS} "
+        f"The source `rate-micro-batch` brings that many rows in every micro-batch, in {TASKS} tasks on `local[2]`, to {TASKS} "
         f"partitions: a key and a value of {VALUE_BYTES} B. Each micro-batch begins when the last one is done. Contenders take "
         f"turns, with {rounds} queries each. The first {warmups} micro-batches of a query warm up ({3 * warmups} of the first "
         f"one), and {counted} of each contender are measured. *Unix sockets*: `spark.python.unix.domain.socket.enabled`, which "

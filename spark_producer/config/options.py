@@ -231,9 +231,9 @@ class SinkOptions:
     )
     exactly_once_max_inline_bytes: int = option(
         262144,
-        "Maximum encoded bytes of an exactly-once task that the driver sends, for all tasks in one transaction. A task with "
-        "more has its own transaction; with `0` all have. It halves with each eight tasks from the ninth on, down to 16384. So "
-        "by default 48 tasks together bring 4 MiB at most, and each further one 16 KiB.",
+        "Maximum encoded bytes of an exactly-once task whose rows the driver sends, those of all such tasks in one transaction. "
+        "A task with more has its own transaction; with `0` all have. It halves with each eight tasks from the ninth on, down to "
+        "16384. So by default 48 tasks together bring 4 MiB at most, and each further one 16 KiB.",
         low=0,
         high=67108864,
         unit="bytes",

@@ -34,7 +34,7 @@ LOGICAL_UNITS: dict[tuple[object, object], tuple[str, str]] = {
     ("long", "local-timestamp-micros"): ("local-timestamp", "us"),
     ("long", "local-timestamp-nanos"): ("local-timestamp", "ns"),
 }
-"""What each logical type of a number counts, and its unit."""
+"""The kind of time of each logical type of a number, and its unit."""
 
 
 class TypeRules(NamedTuple):
@@ -188,7 +188,7 @@ def symbols_of(schema: dict[str, Any], path: str) -> tuple[str, ...]:
 
 
 def logical_unit(schema: dict[str, Any]) -> tuple[str, str]:
-    """Return what a number counts, and its unit; nothing for plain numbers."""
+    """Return the kind of time that a number is, such as `timestamp`, and its unit; two empty texts for other numbers."""
     form, logical = schema.get("type"), schema.get("logicalType")
     return LOGICAL_UNITS.get((form, logical), ("", "")) if isinstance(logical, str) else ("", "")
 
