@@ -62,7 +62,7 @@ class OpenTransactionNotifier:
             self._report(partition, stable, end)
 
     def _blocked(self) -> dict[int, tuple[int, int]]:
-        """Return the LSO and the end of the log of the partitions that are read up to an LSO before the end."""
+        """Return the LSO and the end of the log of each partition that is read up to its LSO, and whose end is later."""
         positions = self._positions()
         wanted = [partition for partition in positions if partition not in self._reported]
         if not wanted:

@@ -122,12 +122,12 @@ class DeadLetters:
     def _found(self, piece: pa.RecordBatch, first_row: int, unfit: MismatchedPiece | None) -> Iterator[DeadRecord]:
         """Yield the rows of a piece that were not queued, in the order of the checks."""
         found = self._collector.take()
-        for sifted in found:
-            self._bounds.add(sifted.bad.value, len(sifted.rows), (row.message for row in sifted.rows))
+        for group in found:
+            self._bounds.add(group.bad.value, len(group.rows), (row.message for row in group.rows))
         self._bounds.check(self.rows)
-        for sifted in found:
+        for group in found:
             yield from from_bad_rows(
-                sifted, piece, first_row, self._origin, with_headers=self._sink.include_headers,
+                group, piece, first_row, self._origin, with_headers=self._sink.include_headers,
                 with_error_headers=self._with_error_headers, now_ms=self._unix_ms(), unfit=unfit,
             )  # fmt: skip
 
@@ -164,7 +164,7 @@ class DeadLetters:
         if not records:
             return []
         send_batch_collecting_bad_rows(self._producer, as_batch(records), self._again, topic=self.topic)
-        rows = [found.row for sifted in self._again.take() for found in sifted.rows]
+        rows = [found.row for group in self._again.take() for found in group.rows]
         return [records[row] for row in sorted(rows)]
 
     def _send_smaller(self, records: Sequence[DeadRecord]) -> None:

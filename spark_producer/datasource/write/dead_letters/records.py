@@ -69,7 +69,7 @@ class DeadRecord(NamedTuple):
 
 
 def from_bad_rows(
-    sifted: BadRowGroup,
+    group: BadRowGroup,
     batch: pa.RecordBatch,
     first_row: int,
     origin: LetterOrigin,
@@ -85,7 +85,7 @@ def from_bad_rows(
 
     `with_headers` says whether the rows' own headers are written, `with_error_headers` whether ours are added.
     """
-    rejected = list(sifted.rows)
+    rejected = list(group.rows)
     rows = take_rows(batch, pa.array([row.row - first_row for row in rejected], pa.int64()).to_numpy())
     keys, values = (_bytes(rows, name) for name in ("key", "value"))
     headers = _headers(rows) if with_headers else [([], 0)] * len(rejected)
@@ -95,7 +95,7 @@ def from_bad_rows(
         own, dropped = headers[at]
         if with_error_headers:
             kept = _own_headers(own)
-            own = kept + _check_headers(found, sifted, partitions[at], dropped + len(own) - len(kept), origin)
+            own = kept + _check_headers(found, group, partitions[at], dropped + len(own) - len(kept), origin)
         time = now_ms if found.kind is RowErrorKind.TIMESTAMP else times[at]
         key, value = keys[at], values[at]
         if unfit is not None:
@@ -185,12 +185,12 @@ def as_batch(records: Sequence[DeadRecord]) -> pa.RecordBatch:
 
 
 def _check_headers(
-    found: Rejected, sifted: BadRowGroup, partition: int | None, dropped: int, origin: LetterOrigin
+    found: Rejected, group: BadRowGroup, partition: int | None, dropped: int, origin: LetterOrigin
 ) -> list[Header]:
-    error = sifted.error or found.error()
+    error = group.error or found.error()
     return _error_headers(
-        topic=found.topic, partition=partition, row=found.row, stage=sifted.stage, error=error, message=found.message,
-        code=sifted.error.code if sifted.error is not None else None, dropped=dropped, origin=origin,
+        topic=found.topic, partition=partition, row=found.row, stage=group.stage, error=error, message=found.message,
+        code=group.error.code if group.error is not None else None, dropped=dropped, origin=origin,
     )  # fmt: skip
 
 
