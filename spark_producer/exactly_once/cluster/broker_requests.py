@@ -20,7 +20,7 @@ from spark_producer.errors import (
     TopicNotFound,
     broker_error,
 )
-from spark_producer.exactly_once.cluster.ahead import Ahead, EarlyRequest, LogVersion
+from spark_producer.exactly_once.cluster.early_requests import EarlyRequest, EarlyRequests, LogVersion
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
 from spark_producer.protocol.messages import (
@@ -85,7 +85,7 @@ class TransactionAdmin:
     def __init__(self, client: BlockingClient, sink: str) -> None:
         self.client = client
         self.sink = sink
-        self.ahead = Ahead(client, self._version_of)
+        self.early = EarlyRequests(client, self._version_of)
         self.timeouts_ms: set[int] = set()
         """The timeouts of tasks' transactions in the last vote."""
         self._coordinators: dict[str, int] = {}
@@ -101,7 +101,7 @@ class TransactionAdmin:
     def nodes(self, deadline: float, *, refresh: bool = False) -> list[int]:
         """Return the brokers of the cluster."""
         if refresh or not self.client.brokers:
-            self.ahead.metadata([], deadline)
+            self.early.metadata([], deadline)
         return sorted(self.client.brokers)
 
     def attempts(self, deadline: float, waiting_for: str | Callable[[], str]) -> RetryUntil:
@@ -179,7 +179,7 @@ class TransactionAdmin:
         not be reached; or the last response before the deadline. The ids of requests that a coordinator asked to repeat later are
         added to `postponed`: it may have executed them nevertheless. `begun` are the first requests, if they are sent already.
 
-        `ask_next` is called when the first requests are sent: what it asks ahead follows them on their connections, and does not
+        `ask_next` is called when the first requests are sent: what it sends early follows them on their connections, and does not
         count if one of them is sent again.
         """
         responses: dict[str, Any] = {}
@@ -199,7 +199,7 @@ class TransactionAdmin:
                     postponed.update(each for each in left if not isinstance(responses[each], PyProducerError))
                 if not left:
                     break
-                self.ahead.drop()
+                self.early.drop()
         except KafkaTimeout as error:
             for each in left:
                 responses.setdefault(each, error)
@@ -331,7 +331,7 @@ class TransactionAdmin:
 
         A topic that does not exist has none; one that the broker cannot describe now is left out.
         """
-        response = self.ahead.metadata(topics, deadline, node)
+        response = self.early.metadata(topics, deadline, node)
         live = {row.node_id for row in response.brokers}
         known: dict[str, Collection[int]] = {}
         for topic in response.topics:
@@ -363,9 +363,9 @@ class TransactionAdmin:
         partitions: Iterable[TopicPartition],
         build_request: Callable[[Sequence[TopicPartition]], tuple[AnyApi, Any]],
     ) -> list[EarlyRequest]:
-        """Send the requests of `request_leaders` ahead, as far as leaders are known, and return them."""
+        """Send the requests of `request_leaders` early, as far as leaders are known, and return them."""
         known = {each: self._leaders[each] for each in partitions if each in self._leaders}
-        return self.ahead.ask(NodeRequest(node, *build_request(some)) for node, some in by_node(known).items())
+        return self.early.send(NodeRequest(node, *build_request(some)) for node, some in by_node(known).items())
 
     def request_leaders(
         self,
@@ -386,7 +386,7 @@ class TransactionAdmin:
             by_leader = by_node(self.leaders(left, deadline))
             calls = [NodeRequest(node, *build_request(requested)) for node, requested in by_leader.items()]
             left = []
-            for requested, response in zip(by_leader.values(), self.ahead.request_all(calls, deadline), strict=True):
+            for requested, response in zip(by_leader.values(), self.early.request_all(calls, deadline), strict=True):
                 if isinstance(response, PyProducerError):
                     rows: dict[TopicPartition, Any] = {}
                     cause = str(response)

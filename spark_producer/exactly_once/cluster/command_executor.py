@@ -123,7 +123,7 @@ class CommandExecutor:
             although the sink has committed writes.
         """
         deadline = self.client.deadline()
-        self.brokers.ahead.drop()
+        self.brokers.early.drop()
         if self._known is not None:
             coordinator_state.ask_states(self.brokers, [control_id(self.sink)])
             calls = [NodeRequest(None, *versions_request()), NodeRequest(None, *settings_request(self.topic))]
@@ -133,7 +133,7 @@ class CommandExecutor:
                 if not is_gone(settings):
                     self._known = check_settings(self.topic, settings)
                     return
-        self.brokers.ahead.drop()
+        self.brokers.early.drop()
         self.transaction_version = find_transaction_version(self.client, deadline)
         self._known = ensure(self.brokers, self.topic, deadline, (lambda: None) if make else self._refuse_to_forget)
 
@@ -157,7 +157,7 @@ class CommandExecutor:
         With transactions of tasks ABORT follows, whose fence does that.
         """
         self._inline = {}
-        self.brokers.ahead.drop()
+        self.brokers.early.drop()
         begun, self._begun = self._begun, None
         if begun is not None and not begun.command.record.transactions:
             begun.cancel()
@@ -174,7 +174,7 @@ class CommandExecutor:
         if seconds is not None:
             deadline = min(deadline, self.client.clock() + seconds)
         if self._begun is None and not isinstance(command, Fence | ReadControl | ListOpen | ReadLogs):
-            self.brokers.ahead.drop()
+            self.brokers.early.drop()
         fenced = self._just_fenced
         self._just_fenced = isinstance(command, Fence) or (fenced and isinstance(command, ReadControl))
         match command:
@@ -220,13 +220,13 @@ class CommandExecutor:
         raise IllegalState(f"{type(command).__name__} is not a command: a bug in pyproducer")
 
     def _ask_after_fence(self) -> None:
-        """Send ahead the requests that follow a fence: for the control records, their markers, and the open transactions of
+        """Send early the requests that follow a fence: for the control records, their markers, and the open transactions of
         tasks.
 
         The partitions of the last record are not known before it is read. The guess is those of the record before, and the other
         partitions of their topics if they are few; a wrong guess costs a round trip.
         """
-        self.brokers.ahead.drop()
+        self.brokers.early.drop()
         self._log.ask()
         if self._last_inline:
             coordinator_state.ask_states(self.brokers, [control_id(self.sink)])
@@ -243,7 +243,7 @@ class CommandExecutor:
 
         A write whose vote may have to wait for brokers is not begun: its transaction would time out meanwhile.
         """
-        self.brokers.ahead.drop()
+        self.brokers.early.drop()
         coordinator_state.ask_open_tasks(self.brokers)
         if not precommit_check.ask(self.brokers, command.record.transactions):
             return
@@ -263,7 +263,7 @@ class CommandExecutor:
             write = ControlWrite(self.brokers, self.topic, self.transaction_version, command, deadline)
         response = write.run(inline, self._max_part_bytes(command.record, deadline), deadline)
         if not isinstance(response, ControlWritten):
-            self.brokers.ahead.drop()
+            self.brokers.early.drop()
         self._unseen = command.fencing, write.spans
         if inline:
             counts = {tp: sum(batch.records for batch in batches) for tp, batches in inline.items()}
@@ -303,7 +303,7 @@ class CommandExecutor:
         for _ in self.brokers.attempts(deadline, f"the end of the last write of {own!r}"):
             seen = self._log.read(deadline)
             if not self._precedes_fence(seen):
-                self.brokers.ahead.drop()
+                self.brokers.early.drop()
             if not seen.undecided and not (seen.record and seen.record.inline):
                 return Found(seen.record)
             state = describe(self.brokers, [own], deadline)[own]

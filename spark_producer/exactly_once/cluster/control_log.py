@@ -124,7 +124,7 @@ class ControlLog:
         return ControlLogState(self._record(), self._producer_id, self._epoch, self._undecided(), self._end_epoch)
 
     def ask(self) -> None:
-        """Send the requests of the next `read` ahead, if the leader is known."""
+        """Send the requests of the next `read` early, if the leader is known."""
         tp = TopicPartition(self._topic, PARTITION)
         if self._position >= 0:
             self._brokers.ask_leaders([tp], partial(offsets_request, self._brokers, LATEST, UNCOMMITTED))
@@ -151,7 +151,7 @@ class ControlLog:
                     end,
                     self._position,
                 )
-                self._brokers.ahead.drop()
+                self._brokers.early.drop()
                 self._restart(-1)
                 end = self._offset(LATEST, deadline)  # the last response may have come from the topic before this one
             if self._position <= end:

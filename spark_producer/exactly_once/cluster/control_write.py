@@ -12,7 +12,6 @@ from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
 from spark_producer.exactly_once.cluster import record_json
-from spark_producer.exactly_once.cluster.ahead import EarlyRequest
 from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.broker_requests import (
     GONE_AFTER_S,
@@ -25,6 +24,7 @@ from spark_producer.exactly_once.cluster.broker_requests import (
 )
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.coordinator_state import ask_states, describe
+from spark_producer.exactly_once.cluster.early_requests import EarlyRequest
 from spark_producer.exactly_once.cluster.end_transactions import END_TXN_APIS
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.cluster.partition_state import (
@@ -50,9 +50,9 @@ from spark_producer.protocol.messages import AddPartitionsToTxnRequest, AddParti
 from spark_producer.record.sequence_numbers import add_to_sequence
 from spark_producer.record.small_batch import encode_few
 
-MAX_WAIT_OF_LOOK_S = 0.02
-"""Maximum seconds for which the response to a pipelined look waits for the other responses. A topic that was deleted meanwhile
-would not be noticed, and a second look takes one round trip."""
+MAX_WAIT_OF_CHECK_S = 0.02
+"""Maximum seconds for which the response to a pipelined check waits for the other responses. A topic that was deleted meanwhile
+would not be noticed, and a second check takes one round trip."""
 
 ABORT_SECONDS = 5.0
 """Maximum time in seconds of the abort of a transaction that cannot be committed."""
@@ -81,7 +81,7 @@ class ControlWrite:
         self._added: Exchange | None = None
         """The request that adds the partitions to the transaction, if it is sent already."""
         self._produce: InlineProduce | None = None
-        self._looks: list[EarlyRequest] = []
+        self._checks: list[EarlyRequest] = []
         """The requests of `find_uncommittable`, pipelined after the first requests with rows, on the same connections."""
         self.spans: list[TransactionSpan] = []
         """The offsets of the record and the rows, once all are acknowledged."""
@@ -137,7 +137,7 @@ class ControlWrite:
         sequences = {self._control_tp: sequence}
         produce = InlineProduce(self._brokers, self._id, self._fencing, version, self._batches, sequences)
         if produce.begin(self._deadline):
-            self._looks = ask_producers(self._brokers, self._batches)
+            self._checks = ask_producers(self._brokers, self._batches)
         return produce
 
     def run(
@@ -164,7 +164,7 @@ class ControlWrite:
                 return response
             produce = self._produce or self._send_rows(sequence)
             stop = produce.run(self._deadline)
-            self._brokers.ahead.drop(self._fresh_looks())  # others may be older than the rows, or than their loss
+            self._brokers.early.drop(self._fresh_checks())  # others may be older than the rows, or than their loss
             failpoint("control.produced")
             if stop is not None:
                 return self._fenced_off(stop) if isinstance(stop, FencedOff) else stop
@@ -189,10 +189,10 @@ class ControlWrite:
         lost = await_markers(self._brokers, {self._id: spans}, self._deadline, without_tasks={self._control_tp})
         return MarkersLost(lost) if lost else written
 
-    def _fresh_looks(self) -> list[EarlyRequest]:
-        """Return the looks that are as good as new ones: their responses have hardly waited."""
+    def _fresh_checks(self) -> list[EarlyRequest]:
+        """Return the checks that are as good as new ones: their responses have hardly waited."""
         now = self._brokers.client.clock()
-        return [each for each in self._looks if each.has_waited(now) <= MAX_WAIT_OF_LOOK_S]
+        return [each for each in self._checks if each.seconds_waited(now) <= MAX_WAIT_OF_CHECK_S]
 
     def _open(self) -> tuple[FencedOff | Indeterminate | None, int]:
         """Begin the transaction, if its version needs that; return the failure or None, and the control partition's next
@@ -247,7 +247,7 @@ class ControlWrite:
         body = EndTxnRequest(self._id, *self._fencing, True)
         postponed: set[str] = set()
         api, requests = END_TXN_APIS[self._transaction_version], {self._id: body}
-        self._brokers.ahead.drop()
+        self._brokers.early.drop()
         response = self._brokers.request_coordinators(
             api, requests, self._deadline, resend=False, postponed=postponed, ask_next=self._ask_next
         )[self._id]

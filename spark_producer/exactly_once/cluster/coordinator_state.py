@@ -47,7 +47,7 @@ def describe(
     attempts = brokers.attempts(deadline, "the state of its transactions")
     for _ in attempts:
         calls = _describe_calls(brokers.coordinators(left, deadline))
-        for response in brokers.ahead.request_all(calls, deadline):
+        for response in brokers.early.request_all(calls, deadline):
             if isinstance(response, PyProducerError):
                 attempts.waiting_for = f"the state of its transactions ({response})"
                 continue
@@ -73,10 +73,10 @@ def describe(
 
 
 def ask_states(brokers: TransactionAdmin, ids: Collection[str]) -> None:
-    """Send the requests of `describe` ahead, if all coordinators are known."""
+    """Send the requests of `describe` early, if all coordinators are known."""
     nodes = brokers.known_coordinators(ids)
     if len(nodes) == len(ids):
-        brokers.ahead.ask(_describe_calls(nodes))
+        brokers.early.send(_describe_calls(nodes))
 
 
 def _describe_calls(nodes: Mapping[str, int]) -> list[NodeRequest]:
@@ -148,11 +148,11 @@ def open_tasks(
 
 
 def ask_open_tasks(brokers: TransactionAdmin, *, nodes_known: bool = False) -> None:
-    """Send the requests of `open_tasks` ahead, to the brokers that are known."""
+    """Send the requests of `open_tasks` early, to the brokers that are known."""
     if not nodes_known:
-        brokers.ahead.ask_metadata([])
+        brokers.early.send_metadata([])
     body = _open_tasks_request(brokers)
-    brokers.ahead.ask(NodeRequest(node, LIST_TRANSACTIONS, body) for node in sorted(brokers.client.brokers))
+    brokers.early.send(NodeRequest(node, LIST_TRANSACTIONS, body) for node in sorted(brokers.client.brokers))
 
 
 def _open_tasks_request(brokers: TransactionAdmin) -> ListTransactionsRequest:
@@ -190,7 +190,7 @@ def listed(
     for number in attempts:
         refresh = number > 0 or not nodes_known
         nodes = brokers.nodes(deadline, refresh=refresh)  # a broker that has joined since may coordinate some of them
-        responses = brokers.ahead.request_all([NodeRequest(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
+        responses = brokers.early.request_all([NodeRequest(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
         complete = [one for one in responses if not isinstance(one, PyProducerError) and not worst_error(one)]
         found += [row for response in complete for row in response.transaction_states]
         if len(complete) == len(responses):

@@ -19,7 +19,7 @@ from spark_producer.protocol.messages import InitProducerIdRequest
 
 
 def fence(
-    brokers: TransactionAdmin, topic: str, deadline: float, ask_ahead: Callable[[], None] = lambda: None
+    brokers: TransactionAdmin, topic: str, deadline: float, send_early: Callable[[], None] = lambda: None
 ) -> Fenced:
     """Take the next epoch of the sink's control id, and find the leader of the control topic and the note of the last commit.
 
@@ -27,7 +27,7 @@ def fence(
     topic, so it knows the leader that took it, or a newer one. Any other broker may be cut off and name a deposed leader, which,
     if it is cut off as well, would show an older control record as the last one.
 
-    `ask_ahead` is called when the epoch is taken: what it asks is under way together with the request for the leader.
+    `send_early` is called when the epoch is taken: what it sends is in flight together with the request for the leader.
 
     Without a response the request for an epoch is sent again: each attempt only takes a newer one.
 
@@ -38,7 +38,7 @@ def fence(
     own = control_id(brokers.sink)
     for _ in brokers.attempts(deadline, f"the coordinator of {own!r}"):
         fenced = _take(brokers, own, deadline)
-        ask_ahead()
+        send_early()
         if brokers.learn_from_coordinator(own, [topic], deadline):
             return fenced
     raise AssertionError

@@ -11,8 +11,8 @@ from spark_producer.common.error_codes import Code
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.common.offsets import LATEST
 from spark_producer.errors import broker_error
-from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S, EarlyRequest
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic
+from spark_producer.exactly_once.cluster.early_requests import MAX_AGE_S, EarlyRequest
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import DESCRIBE_PRODUCERS, LIST_OFFSETS, AnyApi
 from spark_producer.protocol.messages import (
@@ -80,7 +80,7 @@ def producers(
 
 
 def ask_producers(brokers: TransactionAdmin, partitions: Iterable[TopicPartition]) -> list[EarlyRequest]:
-    """Send the requests of `producers` ahead, to the leaders that are known, and return them."""
+    """Send the requests of `producers` early, to the leaders that are known, and return them."""
     return brokers.ask_leaders(partitions, _producers_request)
 
 

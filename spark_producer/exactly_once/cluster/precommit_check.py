@@ -63,7 +63,7 @@ def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction
 
 
 def ask(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction]) -> bool:
-    """Send the requests of `objections` ahead, as far as coordinators and leaders are known.
+    """Send the requests of `objections` early, as far as coordinators and leaders are known.
 
     Return whether all leaders are known and all requests are under way. Otherwise a broker may be down, and the vote take long.
     """
@@ -71,12 +71,12 @@ def ask(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction]) -> b
         return True
     ids = [each.transactional_id for each in transactions]
     partitions = {TopicPartition(span.topic, span.partition) for each in transactions for span in each.spans}
-    brokers.ahead.ask_metadata(sorted({topic for topic, _ in partitions}))
+    brokers.early.send_metadata(sorted({topic for topic, _ in partitions}))
     ask_states(brokers, ids)
     nodes = dict.fromkeys(brokers.known_coordinators(ids).values())
-    brokers.ahead.ask(_late_call(brokers, node, timeout) for node in nodes for timeout in brokers.timeouts_ms)
+    brokers.early.send(_late_call(brokers, node, timeout) for node in nodes for timeout in brokers.timeouts_ms)
     ask_producers(brokers, partitions)
-    return brokers.ahead.is_sent and len(brokers.known_leaders(partitions)) == len(partitions)
+    return brokers.early.is_sent and len(brokers.known_leaders(partitions)) == len(partitions)
 
 
 def _partition_name(span: TransactionSpan) -> str:
@@ -95,7 +95,7 @@ def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadl
     brokers.timeouts_ms = {timeout for _, timeout in groups}
     calls = [_late_call(brokers, node, timeout) for node, timeout in groups]
     found: set[str] = set()
-    for group, response in zip(groups.values(), brokers.ahead.request_all(calls, deadline), strict=True):
+    for group, response in zip(groups.values(), brokers.early.request_all(calls, deadline), strict=True):
         if isinstance(response, PyProducerError) or worst_error(response):
             now = brokers.client.now_ms()
             found |= {row.transactional_id for row in group if _is_late(row, now)}

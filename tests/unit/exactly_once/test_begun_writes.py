@@ -1,4 +1,4 @@
-"""Requests that were sent ahead of their step, in writes that fail or are overtaken before that step."""
+"""Requests that were sent early, in writes that fail or are overtaken before that step."""
 
 from __future__ import annotations
 
@@ -165,14 +165,14 @@ def test_a_marker_that_a_newer_driver_loses_after_the_fence_is_found(
     learn = TransactionAdmin.learn_from_coordinator
 
     def overtaken(self: TransactionAdmin, *given: Any) -> bool:
-        self.client.pause(0.1)  # the request that was sent ahead has its response
+        self.client.pause(0.1)  # the request that was sent early has its response
         monkeypatch.setattr(TransactionAdmin, "learn_from_coordinator", learn)
         newer = driver.begin(world.sink)
         world.lose(control_id(SINK))
         with pytest.raises(ExactlyOnceError, match="lost the markers"):
             driver.commit(world.sink, [inline(newer, 2, batch(*ZERO, "c"))], 2)
         world.lossy.clear()
-        self.ahead._asked = [each for each in self.ahead._asked if each.call.api not in (LIST_OFFSETS, FETCH)]
+        self.early._sent = [each for each in self.early._sent if each.call.api not in (LIST_OFFSETS, FETCH)]
         return learn(self, *given)
 
     monkeypatch.setattr(TransactionAdmin, "learn_from_coordinator", overtaken)

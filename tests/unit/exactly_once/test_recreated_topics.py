@@ -9,7 +9,7 @@ import pytest
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster import coordinator_state
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
-from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_LOOK_S
+from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_CHECK_S
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from tests.support.filled_tasks import batch
 from tests.unit.exactly_once.lossy_world import ONE, ZERO, World
@@ -48,7 +48,7 @@ def test_rows_in_the_old_log_and_in_the_new_one_are_not_committed(
 def test_rows_that_are_lost_while_a_broker_lists_transactions_late_are_missed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With `IMPLICIT` the rows are there by then, and the leader has answered the look that follows them."""
+    """With `IMPLICIT` the rows are there by then, and the leader has answered the check that follows them."""
     world.commit(0, batch(*ONE, "before"))
     world.run_again(0)
     listed = coordinator_state.open_tasks
@@ -56,9 +56,9 @@ def test_rows_that_are_lost_while_a_broker_lists_transactions_late_are_missed(
     def late(brokers: TransactionAdmin, *given: Any, **more: Any) -> Any:
         monkeypatch.setattr(coordinator_state, "open_tasks", listed)
         found = listed(brokers, *given, **more)
-        brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+        brokers.client.pause(2 * MAX_WAIT_OF_CHECK_S)
         world.recreate_topic()
-        brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+        brokers.client.pause(2 * MAX_WAIT_OF_CHECK_S)
         return found
 
     monkeypatch.setattr(coordinator_state, "open_tasks", late)

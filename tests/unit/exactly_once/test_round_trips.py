@@ -1,4 +1,4 @@
-"""The flights of a write: how often the driver sends requests together and waits for them. The numbers may only go down."""
+"""The round trips of a write: how often the driver sends requests together and waits for them. The numbers may only go down."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ WRITES = 5
 """Writes of a path, one after the other: the first ones learn the cluster. Under load a marker may be late in some others."""
 
 
-class Flights(NamedTuple):
-    """The flights of the planner and of the process that commits."""
+class RoundTrips(NamedTuple):
+    """The round trips of the planner and of the process that commits."""
 
     begin: int
     commit: int
 
 
-NOW: Mapping[tuple[int, str, int], Flights] = {
-    (EXPLICIT, "A", 1): Flights(3, 4),
-    (IMPLICIT, "A", 1): Flights(3, 3),
-    (EXPLICIT, "A", 4): Flights(3, 5),
-    (IMPLICIT, "A", 4): Flights(3, 3),
-    (EXPLICIT, "B", 1): Flights(3, 9),
-    (IMPLICIT, "B", 1): Flights(3, 7),
-    (EXPLICIT, "B", 4): Flights(3, 9),
-    (IMPLICIT, "B", 4): Flights(3, 7),
+NOW: Mapping[tuple[int, str, int], RoundTrips] = {
+    (EXPLICIT, "A", 1): RoundTrips(3, 4),
+    (IMPLICIT, "A", 1): RoundTrips(3, 3),
+    (EXPLICIT, "A", 4): RoundTrips(3, 5),
+    (IMPLICIT, "A", 4): RoundTrips(3, 3),
+    (EXPLICIT, "B", 1): RoundTrips(3, 9),
+    (IMPLICIT, "B", 1): RoundTrips(3, 7),
+    (EXPLICIT, "B", 4): RoundTrips(3, 9),
+    (IMPLICIT, "B", 4): RoundTrips(3, 7),
 }
-"""Flights by transaction.version, path and number of tasks. Enter the lower number when a change has saved a flight."""
+"""Round trips by transaction.version, path and number of tasks. Enter the lower number when a change has saved a round trip."""
 
 
 class Process:
@@ -44,15 +44,15 @@ class Process:
 
     def __init__(self) -> None:
         self._open: list[tuple[SinkSettings, CommandExecutor]] = []
-        self.flights = 0
-        """The flights of the last call."""
+        self.round_trips = 0
+        """The round trips of the last call."""
 
     @contextmanager
     def running(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         patch.setattr(driver, "_open", self._open)
         before = self._rounds()
         yield
-        self.flights = self._rounds() - before
+        self.round_trips = self._rounds() - before
 
     def _rounds(self) -> int:
         return sum(cluster.client.rounds for _, cluster in self._open)
@@ -63,11 +63,11 @@ class Process:
 
 
 @pytest.mark.parametrize(("version", "path", "tasks"), NOW)
-def test_a_write_takes_no_more_flights_than_before(
+def test_a_write_takes_no_more_round_trips_than_before(
     version: int, path: str, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planner, committer = Process(), Process()
-    counted: list[Flights] = []
+    counted: list[RoundTrips] = []
     with LocalBroker(settings=BrokerSettings(transaction_version=version)) as broker:
         broker.create_topic("rows", 2)
         sink = SinkSettings("orders", settings(broker.bootstrap_servers), timeout=20.0)
@@ -84,8 +84,8 @@ def test_a_write_takes_no_more_flights_than_before(
             ]
             with committer.running(monkeypatch):
                 driver.commit(sink, messages, number)
-            counted.append(Flights(planner.flights, committer.flights))
+            counted.append(RoundTrips(planner.round_trips, committer.round_trips))
         for each in (workers, planner, committer):
             each.close()
-    least = Flights(min(each.begin for each in counted[1:]), min(each.commit for each in counted[1:]))
+    least = RoundTrips(min(each.begin for each in counted[1:]), min(each.commit for each in counted[1:]))
     assert least == NOW[version, path, tasks]

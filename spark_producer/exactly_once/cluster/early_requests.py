@@ -33,12 +33,12 @@ class EarlyRequest(NamedTuple):
     versions: dict[TopicPartition, LogVersion]
     exchange: Exchange
 
-    def has_waited(self, now: float) -> float:
+    def seconds_waited(self, now: float) -> float:
         """Return the seconds since the response has arrived; negative if it has not."""
         return now - self.exchange.last_response
 
 
-class Ahead:
+class EarlyRequests:
     """The early requests of one sink whose responses are not used yet. Only requests that change nothing are sent early.
 
     A timeout closes a connection, with all requests in flight there. So early requests have the timeout of any request; only the
@@ -48,22 +48,22 @@ class Ahead:
     def __init__(self, client: BlockingClient, version_of: Callable[[TopicPartition], LogVersion]) -> None:
         self._client = client
         self._version_of = version_of
-        self._asked: list[EarlyRequest] = []
+        self._sent: list[EarlyRequest] = []
 
-    def ask(self, calls: Iterable[NodeRequest]) -> list[EarlyRequest]:
+    def send(self, calls: Iterable[NodeRequest]) -> list[EarlyRequest]:
         """Send requests, and return without waiting."""
         found = [EarlyRequest(call, self._versions(call), self._client.begin([call])) for call in calls]
-        self._asked += found
+        self._sent += found
         return found
 
-    def ask_metadata(self, topics: Sequence[str]) -> None:
+    def send_metadata(self, topics: Sequence[str]) -> None:
         """Ask any broker for the brokers of the cluster and the leaders of `topics`, and return without waiting."""
-        self.ask([NodeRequest(ANY, METADATA, metadata_request(topics))])
+        self.send([NodeRequest(ANY, METADATA, metadata_request(topics))])
 
     @property
     def is_sent(self) -> bool:
         """Whether all early requests are sent: none waits for its connection to open."""
-        return all(self._client.is_sent(asked.exchange) for asked in self._asked)
+        return all(self._client.is_sent(asked.exchange) for asked in self._sent)
 
     def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
         """Return the responses or errors as `BlockingClient.request_all` does, without repeating requests that were sent
@@ -91,9 +91,9 @@ class Ahead:
 
     def _take(self, call: NodeRequest) -> Exchange | None:
         """Return the exchange of the early request whose response `call` can use, once; None if there is none."""
-        for asked in self._asked:
+        for asked in self._sent:
             if _answers(asked.call, call):
-                self._asked.remove(asked)
+                self._sent.remove(asked)
                 is_old = self._client.clock() - asked.exchange.started > MAX_AGE_S
                 versions = self._versions(call)
                 if not is_old and versions == {tp: asked.versions[tp] for tp in versions}:
@@ -104,10 +104,10 @@ class Ahead:
 
     def drop(self, keeping: Collection[EarlyRequest] = ()) -> None:
         """Ignore the responses to all early requests but those in `keeping`: what they describe may have changed."""
-        for asked in self._asked:
+        for asked in self._sent:
             if asked not in keeping:
                 self._client.drop(asked.exchange)
-        self._asked = [asked for asked in self._asked if asked in keeping]
+        self._sent = [asked for asked in self._sent if asked in keeping]
 
     def _versions(self, call: NodeRequest) -> dict[TopicPartition, LogVersion]:
         """Return the known versions of the partitions of a request that does not name them itself."""

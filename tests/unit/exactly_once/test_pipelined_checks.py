@@ -1,4 +1,4 @@
-"""The look that is pipelined after the rows of a control write: whether it counts, and what follows if it shows other ones."""
+"""The check that is pipelined after the rows of a control write: whether it counts, and what follows if it shows other rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from spark_producer.common.cluster import TopicPartition, TransactionVersion
 from spark_producer.common.error_codes import Code
-from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
-from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_LOOK_S, ControlWrite
+from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_CHECK_S, ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import describe
+from spark_producer.exactly_once.cluster.early_requests import MAX_AGE_S
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, find_uncommittable
 from spark_producer.exactly_once.names import control_id
@@ -57,8 +57,8 @@ def client() -> ScriptedClient:
     return made
 
 
-def looks_show(client: ScriptedClient, *starts: dict[TopicPartition, int]) -> None:
-    """The start of the transaction by each look at the leaders until its end: two requests, one to each leader."""
+def checks_show(client: ScriptedClient, *starts: dict[TopicPartition, int]) -> None:
+    """The start of the transaction by each check of the leaders until its end: two requests, one to each leader."""
     left = [each for one in starts for each in (one, one)]
 
     def answer(body: Any) -> Any:
@@ -87,29 +87,29 @@ def sent(client: ScriptedClient) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("level", TransactionVersion)
-def test_looks_follow_the_rows_on_the_same_connections(client: ScriptedClient, level: int) -> None:
-    looks_show(client, BOTH)
+def test_checks_follow_the_rows_on_the_same_connections(client: ScriptedClient, level: int) -> None:
+    checks_show(client, BOTH)
     assert write(client, level) == ControlWritten(OURS)
     assert sent(client) == [(api.name, node) for api in (PRODUCE, DESCRIBE_PRODUCERS) for node in (2, 1)]
 
 
-def test_a_look_that_does_not_show_the_rows_is_repeated(client: ScriptedClient) -> None:
-    looks_show(client, {}, BOTH)
+def test_a_check_that_does_not_show_the_rows_is_repeated(client: ScriptedClient) -> None:
+    checks_show(client, {}, BOTH)
     assert write(client) == ControlWritten(OURS)
     assert len(sent(client)) == 6
 
 
-@pytest.mark.parametrize(("waited", "looks"), [(0.9, 1), (1.1, 2)])
-def test_a_look_whose_response_has_waited_for_others_is_repeated(
-    client: ScriptedClient, waited: float, looks: int
+@pytest.mark.parametrize(("waited", "checks"), [(0.9, 1), (1.1, 2)])
+def test_a_check_whose_response_seconds_waited_for_others_is_repeated(
+    client: ScriptedClient, waited: float, checks: int
 ) -> None:
     """The vote of a write may take long, and a topic be created again meanwhile."""
-    looks_show(client, BOTH, BOTH)
-    assert write(client, pause=MAX_WAIT_OF_LOOK_S * waited) == ControlWritten(OURS)
-    assert len(sent(client)) == 2 + 2 * looks
+    checks_show(client, BOTH, BOTH)
+    assert write(client, pause=MAX_WAIT_OF_CHECK_S * waited) == ControlWritten(OURS)
+    assert len(sent(client)) == 2 + 2 * checks
 
 
-def test_all_leaders_are_looked_at_again_after_one_that_took_long(client: ScriptedClient) -> None:
+def test_all_leaders_are_checked_again_after_one_that_took_long(client: ScriptedClient) -> None:
     """Such as one that was just elected: the topic of another one may be gone since its response."""
     spans = [TransactionSpan(OURS.producer_id, *ROWS, 100, 101), TransactionSpan(OURS.producer_id, *CONTROL, 102, 102)]
 
@@ -122,15 +122,15 @@ def test_all_leaders_are_looked_at_again_after_one_that_took_long(client: Script
     assert find_uncommittable(brokers_of(client), spans, client.deadline()).gone == spans[:1]
 
 
-def test_an_older_transaction_that_the_look_shows_ends_the_write(client: ScriptedClient) -> None:
-    looks_show(client, {**BOTH, ROWS: 50})
+def test_an_older_transaction_that_the_check_shows_ends_the_write(client: ScriptedClient) -> None:
+    checks_show(client, {**BOTH, ROWS: 50})
     assert write(client) == OlderTransactionHangs((ROWS,))
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
 
 
 def test_the_state_after_the_end_is_asked_for_with_it_and_again_if_it_is_repeated(client: ScriptedClient) -> None:
     """A state from before the last EndTxn may be that of an open transaction."""
-    looks_show(client, BOTH)
+    checks_show(client, BOTH)
     client.answers(END_TXN, ended(Code.CONCURRENT_TRANSACTIONS), ended(0, *OURS))
     assert write(client) == ControlWritten(OURS)
     names = [name for name, _, _ in client.sent if name in (END_TXN.name, DESCRIBE_TRANSACTIONS.name)]

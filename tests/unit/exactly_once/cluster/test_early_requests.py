@@ -1,4 +1,4 @@
-"""Requests that are sent early: when their responses count."""
+"""Requests that are sent early: when their responses are used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.cluster.ahead import MAX_AGE_S
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.coordinator_state import ask_states, describe
+from spark_producer.exactly_once.cluster.early_requests import MAX_AGE_S
 from spark_producer.exactly_once.cluster.partition_state import ask_producers, producers
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
 from tests.fakes.scripted_client import LOST, ScriptedClient, brokers_of
@@ -58,12 +58,12 @@ def sent(client: ScriptedClient) -> int:
 
 
 def request(brokers: TransactionAdmin, *calls: NodeRequest) -> list[Any]:
-    return brokers.ahead.request_all(calls, brokers.client.deadline())
+    return brokers.early.request_all(calls, brokers.client.deadline())
 
 
 def test_a_question_is_sent_once_and_its_response_counts_once(client: ScriptedClient) -> None:
     brokers = brokers_of(client)
-    brokers.ahead.ask([listing()])
+    brokers.early.send([listing()])
     assert request(brokers, listing()) == [ANSWER]
     assert sent(client) == 1
     assert request(brokers, listing()) == [ANSWER]
@@ -73,19 +73,19 @@ def test_a_question_is_sent_once_and_its_response_counts_once(client: ScriptedCl
 @pytest.mark.parametrize("other", [listing(node=2), listing(states=("Ongoing",))])
 def test_another_question_is_sent_in_its_turn(client: ScriptedClient, other: NodeRequest) -> None:
     brokers = brokers_of(client)
-    brokers.ahead.ask([listing()])
+    brokers.early.send([listing()])
     assert request(brokers, other, listing()) == [ANSWER, ANSWER]
     assert sent(client) == 2
 
 
 def test_what_is_old_or_forgotten_is_asked_again(client: ScriptedClient) -> None:
     brokers = brokers_of(client)
-    brokers.ahead.ask([listing()])
+    brokers.early.send([listing()])
     client.pause(MAX_AGE_S * 1.01)
     request(brokers, listing())
     assert sent(client) == 2
-    brokers.ahead.ask([listing()])
-    brokers.ahead.drop()
+    brokers.early.send([listing()])
+    brokers.early.drop()
     request(brokers, listing())
     assert sent(client) == 4
 
@@ -93,7 +93,7 @@ def test_what_is_old_or_forgotten_is_asked_again(client: ScriptedClient) -> None
 def test_an_error_is_the_callers(client: ScriptedClient) -> None:
     brokers = brokers_of(client)
     client.answers(LIST_TRANSACTIONS, LOST, ANSWER)
-    brokers.ahead.ask([listing()])
+    brokers.early.send([listing()])
     [error] = request(brokers, listing())
     assert isinstance(error, PyProducerError)
     assert sent(client) == 1
