@@ -185,7 +185,7 @@ def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.Fetc
 
 
 def find_partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:
-    """Return a partition, whose leader epoch the client knows or does not state (-1).
+    """Return a partition, and check the leader epoch that the client states (-1: none).
 
     Raises:
         BrokerError: UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_LEADER_EPOCH.

@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader):
 
     @hide_traceback_of_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of one task (executor)."""
+        """Read the ranges of one task (executor), and yield their rows."""
         from spark_producer.datasource.read.worker.read_task import read_task
 
         return read_task(self.settings, self.schema, partition)

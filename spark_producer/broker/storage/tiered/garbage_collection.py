@@ -146,7 +146,7 @@ class GarbageCollector:
         self._index.compact(self._store_index_bytes)
 
     def _collect(self, file_ids: Sequence[int], threshold: float) -> Iterator[int]:
-        """Delete or compact the files of this list for which that is due."""
+        """Delete the files without needed batches, and compact those below the threshold, as `steps`; yield as `_compact`."""
         usages = {file_id: self._needed_part(file_id, self._extents[file_id]) for file_id in file_ids}
         indexed = self._indexed() if 0.0 in usages.values() else set()
         for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
@@ -238,7 +238,9 @@ class GarbageCollector:
         logger.info("entry log %s was deleted: none of its batches is needed", self._entry_log_files.path(file_id))
 
     def _compact(self, file_id: int) -> Iterator[int]:
-        """Copy the needed batches of a file to the open file, and delete it. A damaged file is not changed."""
+        """Copy the needed batches of a file to the open file, and delete it. A damaged file is not changed. Yield the number
+        of copied bytes after each chunk.
+        """
         try:
             for chunk in self._chunks(file_id):
                 yield self._move(chunk)

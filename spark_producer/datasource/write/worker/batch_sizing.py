@@ -18,7 +18,7 @@ def bytes_to_gather(partitions: int, batch_size: int) -> int:
 
 
 def gather(batches: Iterator[pa.RecordBatch], wanted: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    """Join Arrow batches until they have `wanted()` bytes, which may change from one batch to the next.
+    """Yield Arrow batches joined until they have `wanted()` bytes, which may change from one batch to the next.
 
     With few partitions, or large rows, every Arrow batch is passed on as it is. While the next batch is read, only the
     batches that are being joined stay in memory.
@@ -40,7 +40,9 @@ def gather(batches: Iterator[pa.RecordBatch], wanted: Callable[[], int]) -> Iter
 
 
 def pieces(batches: Iterator[pa.RecordBatch], size: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
-    """Cut batches of much more than `size` bytes into even slices: the scratch memory of the kernel grows with what it copies."""
+    """Yield the batches, those of much more than `size` bytes as even slices: the kernel's scratch memory grows with what it
+    copies.
+    """
     for batch in batches:
         # Headers are copied more often than keys and values.
         limit = size // 2 if "headers" in batch.schema.names else size
