@@ -15,7 +15,7 @@ from spark_producer.errors import ExactlyOnceError, PyProducerError, TopicNotFou
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import coordinator_state
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
-from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_LOOK_S
+from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_CHECK_S
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.driver import SinkSettings
 from tests.conftest import BROKERS, Broker
@@ -138,10 +138,10 @@ def test_rows_are_not_lost_if_their_topic_is_created_again_during_their_commit(
     def list_late(brokers: TransactionAdmin, *given: Any, **more: Any) -> Any:
         found = listed(brokers, *given, **more)
         if batches == 1 and next(rounds, None) == 0:
-            brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+            brokers.client.pause(2 * MAX_WAIT_OF_CHECK_S)
             delete(broker, topic)
             create_again(broker, topic, 1)
-            brokers.client.pause(2 * MAX_WAIT_OF_LOOK_S)
+            brokers.client.pause(2 * MAX_WAIT_OF_CHECK_S)
         return found
 
     def send_later(self: InlineProduce, deadline: float) -> Any:
