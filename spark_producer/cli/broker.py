@@ -265,7 +265,7 @@ def _run(chosen: argparse.Namespace) -> None:
         return
     security = _security(chosen)
     if chosen.metrics_port and chosen.metrics_port == chosen.port:
-        raise ConfigError(f"--metrics-port and --port are both {chosen.port}: metrics need a different port")
+        raise ConfigError(f"--metrics-port and --port are both {chosen.port}. Give the metrics another port")
 
     def ready(servers: str, data_dir: Path) -> None:
         kept = "" if chosen.data_dir is not None else "; deleted at the end, --data-dir keeps it"

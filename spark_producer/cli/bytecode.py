@@ -59,7 +59,7 @@ def _spark_home() -> Path:
         return Path(given)
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise ConfigError("there is no PySpark for this Python, and SPARK_HOME is not set: give --spark-home")
+        raise ConfigError("there is no PySpark for this Python, and SPARK_HOME is not set. Give --spark-home")
     return Path(found.submodule_search_locations[0])
 
 
@@ -68,7 +68,7 @@ def _archives(home: Path) -> Sequence[Path]:
     folder = home / "python" / "lib"
     found = [archive for pattern in ARCHIVES for archive in sorted(folder.glob(pattern))]
     if not found:
-        raise ConfigError(f"{for_log(str(folder))} has no pyspark.zip: --spark-home must name the folder of a Spark")
+        raise ConfigError(f"{for_log(str(folder))} has no pyspark.zip. Give the folder of a Spark to --spark-home")
     return found
 
 

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if chosen.unfinished is None:
             return 0
-        print_error(f"interrupted; {chosen.unfinished}")
+        print_error(f"interrupted: {chosen.unfinished}")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
         silence_stdout()
@@ -122,8 +122,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
 def _refuse_command(parser: argparse.ArgumentParser, given: str) -> NoReturn:
     """Exit with the usage, and suggest a command with a similar name if there is one."""
     similar = get_close_matches(given, COMMANDS, n=1)
-    hint = f"did you mean {similar[0]}?" if similar else "pyproducer --help lists them"
-    parser.error(f"there is no command {for_log(given, limit=None)!r}; {hint}")
+    hint = f"Did you mean {similar[0]}?" if similar else "`pyproducer --help` lists them"
+    parser.error(f"there is no command {for_log(given, limit=None)!r}. {hint}")
 
 
 def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
@@ -135,7 +135,7 @@ def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequ
     known = [option for action in shown for option in action.option_strings]
     name = unknown[0].partition("=")[0]
     similar = [other for other in (OTHER_NAMES.get(name),) if other in known] or get_close_matches(name, known, n=1)
-    hint = f"; did you mean {similar[0]}?" if similar else ""
+    hint = f". Did you mean {similar[0]}?" if similar else ""
     at.error(f"unrecognized arguments: {for_log(' '.join(without_values(unknown)), limit=None)}{hint}")
 
 

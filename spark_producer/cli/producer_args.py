@@ -75,9 +75,9 @@ def _check_names(given: Iterable[str]) -> None:
     for name in given:
         bare = name.lower().removeprefix(KAFKA_PREFIX)
         if bare in _SINK_OPTIONS:
-            topic = "; the topic is the last argument" if bare == "topic" else ""
+            topic = ". The topic is the last argument" if bare == "topic" else ""
             raise ConfigError(
-                f"{_ARGUMENT} {_SINK_OPTIONS[bare]}: that is an option of writes from Spark; {_ARGUMENT} takes producer options "
+                f"{_ARGUMENT} {_SINK_OPTIONS[bare]}: that is an option of writes from Spark. {_ARGUMENT} takes producer options "
                 f"only, such as compression.type=zstd{topic}"
             )
         if bare == "transactional.id":

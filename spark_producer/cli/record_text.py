@@ -20,7 +20,7 @@ def format_open_transaction(topic: str, partition: int, stable: int, end: int) -
         else f"the record at offset {stable} is"
     )
     return (
-        f"{topic}-{partition}: {records} held back by an open transaction; "
+        f"{topic}-{partition}: {records} held back by an open transaction. "
         f"`pyproducer txn describe --topic {topic}` shows its id"
     )
 
@@ -31,7 +31,7 @@ def format_reset(partition: int, position: int, start: int) -> str:
         reason = f"offsets {position} to {start - 1} were deleted from the log, and are skipped"
     else:
         reason = f"offset {position} is not in the log: the topic was recreated, or the end of the log was lost"
-    return f"partition {partition}: {reason}; reading continues at {start}"
+    return f"partition {partition}: {reason}. Reading continues at {start}"
 
 
 def format_record(partition: int, record: ConsumerRecord) -> str:

@@ -11,7 +11,7 @@ from spark_producer.cli.console import print_error
 
 def warn_renamed(old: str, new: str) -> None:
     """Say on stderr that `old` is deprecated in favour of `new`."""
-    print_error(f"{old} is deprecated: use {new}")
+    print_error(f"{old} is deprecated. Use {new}")
 
 
 def add_old_name(command: argparse.ArgumentParser, old: str, argument: argparse.Action) -> None:

@@ -116,10 +116,12 @@ def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = BY_
     except UNREADABLE as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
-        advice = "--delimiter sets the delimiter, " if kind == "csv" else ""
-        raise ConfigError(
-            f"{name} cannot be read as {kind}: {for_log(str(error))}; {advice}--format sets the format"
-        ) from error
+        advice = (
+            "Set the delimiter with --delimiter, or the format with --format"
+            if kind == "csv"
+            else "Set the format with --format"
+        )
+        raise ConfigError(f"{name} cannot be read as {kind}: {for_log(str(error))}. {advice}") from error
 
 
 def kind_of(name: str) -> str:
@@ -287,7 +289,7 @@ def check_columns(source: Source, mapped: Mapped) -> None:
     for column in wanted:
         if column not in source.columns:
             existing = ", ".join(source.columns) or "none"
-            raise SchemaError(f"{source.name} has no column {column!r}; it has {existing}{_other_delimiter(source)}")
+            raise SchemaError(f"{source.name} has no column {column!r}. It has {existing}{_other_delimiter(source)}")
     for column in source.columns if mapped.value == "*" else wanted:
         if column in source.unwritable:
             raise SchemaError(f"{source.name}, column {column!r} cannot be written: {source.unwritable[column]}")
@@ -298,7 +300,7 @@ def _other_delimiter(source: Source) -> str:
     found = [
         mark for mark in OTHER_DELIMITERS if source.delimiter and len(source.columns) == 1 and mark in source.columns[0]
     ]
-    return f"; if these are several columns, give --delimiter {OTHER_DELIMITERS[found[0]]}" if found else ""
+    return f". If these are several columns, give --delimiter {OTHER_DELIMITERS[found[0]]}" if found else ""
 
 
 def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:

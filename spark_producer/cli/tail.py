@@ -132,10 +132,11 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
         ends = offsets(client, chosen.topic, LATEST, read, isolation_level=isolation)
         if begins_at_end:
             print_error(
-                "tail begins at the end, and --until-end stops there: add --from-beginning, or --offset -10 for ten records"
+                "nothing is printed: tail begins at the end, and --until-end stops there. Add --from-beginning, or "
+                "--offset -10 for ten records"
             )
     elif begins_at_end and sys.stderr is not None and sys.stderr.isatty():
-        print_error(f"waiting for new records of {chosen.topic!r}; --from-beginning shows the existing ones")
+        print_error(f"waiting for new records of {chosen.topic!r}. Add --from-beginning for the existing ones")
     found = records_until(reader, ends=ends, quiet=chosen.timeout)
     if isolation is IsolationLevel.READ_UNCOMMITTED:
         return found

@@ -66,7 +66,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     deleting.add_argument("topics", nargs="+", metavar="TOPIC")
     deleting.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     for changing in (creating, deleting):
-        changing.set_defaults(unfinished="requests that were sent may still take effect: see `pyproducer topics list`")
+        changing.set_defaults(unfinished="requests that were sent may still take effect. See `pyproducer topics list`")
 
 
 def _action(
@@ -209,7 +209,9 @@ def _agreed(topics: list[str]) -> bool:
         ConfigError: there is no terminal.
     """
     if not is_interactive():
-        raise ConfigError("there is no terminal for the question. Give --yes to delete topics and all their records")
+        raise ConfigError(
+            "nothing was deleted: there is no terminal for the question. Give --yes to delete topics and all their records"
+        )
     names = for_log(", ".join(topics), limit=None)
     print(f"delete {names} with all their records? [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

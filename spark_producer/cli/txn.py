@@ -165,7 +165,9 @@ def _list(chosen: argparse.Namespace) -> None:
 def _describe(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     if chosen.sink is None and not chosen.topic:
-        raise ConfigError("give the name of a sink, or --topic, or both: pyproducer txn list lists the sinks")
+        raise ConfigError(
+            "there is no sink to describe. Give SINK, or --topic, or both; `pyproducer txn list` lists the sinks"
+        )
     with admin_client(chosen, CLIENT_ID) as client:
         brokers = TransactionAdmin(client, chosen.sink or "*")
         more = partitions_of_topics(brokers, chosen.topic)
@@ -197,7 +199,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL. Leave --accept-partial out")
         print_line(f"open transactions: {len(found.open)}")
         _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails until it is restarted.")
-        chosen.unfinished = "the sink may be taken over, and its batch not completed: run the command again"
+        chosen.unfinished = "the sink may be taken over, and its batch not completed. Run the command again"
         if chosen.accept_partial:
             print_line(f"accepted: {record_line(accept_partial(cluster))}")
         if chosen.rebind:
@@ -247,9 +249,9 @@ def _repair(chosen: argparse.Namespace) -> None:
             _confirm(
                 chosen, f"Write {len(known)} markers into {format_partitions(each.topic_partition for each in known)}?"
             )
-        chosen.unfinished = "some markers may be written, and others not: run the command again"
+        chosen.unfinished = "some markers may be written, and others not. Run the command again"
         write_markers(cluster, lost, more, assumed=assumed)
-        print_line(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
+        print_line(f"repaired. Finish with `pyproducer txn resolve {chosen.sink}`")
 
 
 def _described(

@@ -61,7 +61,7 @@ def show(chosen: argparse.Namespace, found: SinkDescription, now_ms: int) -> Non
             f"{outcome}"
         )
     for topic in sorted({topic for topic, _ in found.lost_markers.unseen}):
-        print_error(f"missing markers in topic {topic} cannot be found: READ on the topic is missing")
+        print_error(f"missing markers in topic {topic} cannot be found: READ on the topic is missing. Grant it")
 
 
 def show_blocked(sink: str, partitions: Sequence[BlockedReaders]) -> None:
@@ -73,7 +73,7 @@ def show_blocked(sink: str, partitions: Sequence[BlockedReaders]) -> None:
         )
         if blocked.producers is None:
             topic = blocked.topic_partition[0]
-            print_error(f"the transaction that blocks them is unknown: READ on topic {topic} is missing")
+            print_error(f"the transaction that blocks them is unknown: READ on topic {topic} is missing. Grant it")
         for producer_id, epoch, first, transaction in blocked.producers or ():
             print_line(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
             if transaction is not None and sink_of(transaction.transactional_id) != sink:

@@ -170,7 +170,7 @@ def _csv_form(chosen: argparse.Namespace) -> CsvForm:
     """
     given = [name for name in _OF_CSV if getattr(chosen, name.lstrip("-").replace("-", "_")) not in (None, False)]
     if given and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
-        raise ConfigError(f"{given[0]} is for CSV, and no file is a CSV; --format sets the format")
+        raise ConfigError(f"{given[0]} is for CSV, and no file is a CSV. Set the format with --format")
     quote, escape = DIALECTS[chosen.dialect or RFC4180]
     quote = quote if chosen.quote is None else chosen.quote
     escape = escape if chosen.escape is None else chosen.escape

@@ -316,7 +316,7 @@ def test_the_question_is_asked_on_stderr_and_no_answer_or_a_stop_changes_nothing
         assert "nothing was changed" in printed.err
     monkeypatch.setattr("spark_producer.cli.txn.resolve", raising(KeyboardInterrupt))
     assert main([*asked, "--yes"]) == INTERRUPTED
-    assert "run the command again" in capsys.readouterr().err
+    assert "Run the command again" in capsys.readouterr().err
 
 
 def raising(error: type[BaseException]) -> Callable[..., str]:

@@ -134,7 +134,7 @@ def test_spark_home_of_the_environment(
 def test_without_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bytecode", "--spark-home", str(tmp_path)]) == 1
     assert capsys.readouterr().err == (
-        f"pyproducer: {tmp_path / 'python' / 'lib'} has no pyspark.zip: --spark-home must name the folder of a Spark\n"
+        f"pyproducer: {tmp_path / 'python' / 'lib'} has no pyspark.zip. Give the folder of a Spark to --spark-home\n"
     )
 
 

@@ -134,7 +134,7 @@ def test_tail_from_the_end_says_on_a_terminal_what_it_waits_for(
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(arguments) == 0
-    assert f"waiting for new records of {filled!r}; --from-beginning shows" in capsys.readouterr().err
+    assert f"waiting for new records of {filled!r}. Add --from-beginning" in capsys.readouterr().err
     assert main([*arguments, "--from-beginning"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -265,7 +265,7 @@ def test_tail_says_what_an_open_transaction_holds_back(
         shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 6
     assert shown.err == (
-        "pyproducer: t-0: 2 records from offset 12 on are held back by an open transaction; "
+        "pyproducer: t-0: 2 records from offset 12 on are held back by an open transaction. "
         "`pyproducer txn describe --topic t` shows its id\n"
     )
 
@@ -312,7 +312,7 @@ def test_tail_says_what_it_skipped(
     assert main(["tail", filled, "--bootstrap-servers", servers, "--partition", "0", "--max-records", "1"]) == 0
     shown = capsys.readouterr()
     assert shown.err.startswith("pyproducer: partition 0: offset 700 is not in the log")
-    assert shown.err.endswith("reading continues at 0\n")
+    assert shown.err.endswith("Reading continues at 0\n")
     assert shown.out.startswith("0:0  ")
 
 
@@ -473,9 +473,9 @@ def test_broker_on_all_addresses_advertises_the_given_one(capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     ("given", "advice"),
-    [("tial", "did you mean tail?"), ("wirte", "did you mean write?"), ("xyz", "pyproducer --help lists them")],
+    [("tial", "Did you mean tail?"), ("wirte", "Did you mean write?"), ("xyz", "`pyproducer --help` lists them")],
 )
 def test_an_unknown_command_suggests_a_similar_one(given: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([given, "people", "--from-beginning"])
-    assert capsys.readouterr().err.splitlines()[-1] == f"pyproducer: error: there is no command {given!r}; {advice}"
+    assert capsys.readouterr().err.splitlines()[-1] == f"pyproducer: error: there is no command {given!r}. {advice}"

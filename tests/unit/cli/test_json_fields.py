@@ -143,7 +143,7 @@ def test_a_field_that_only_later_lines_have(tmp_path: Path, late: int) -> None:
     for path, given_bytes in ((tmp_path / "x.json", content), (tmp_path / "x.json.gz", gzip.compress(content))):
         rows = rows_of(path, given_bytes, key="id")
         assert [row["key"] for row in rows] == [None] * late + ["7"]
-    with pytest.raises(SchemaError, match=r"x\.json has no column 'idd'; it has a, id"):
+    with pytest.raises(SchemaError, match=r"x\.json has no column 'idd'\. It has a, id"):
         rows_of(tmp_path / "x.json", b'{"a": 1}\n{"id": 7}\n', key="idd")
 
 
@@ -189,7 +189,7 @@ def test_other_documents_get_a_sentence(
 def test_a_reason_has_the_column_and_no_line_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"^\S+x.json, line 2: not a JSON object \(Extra data: column 9\)$"):
         rows_of(tmp_path / "x.json", b'{"a": 1}\n{"a": 2},\n', key="a")
-    with pytest.raises(PyProducerError, match=r" line 1: Extra data: column 9; --format sets the format$"):
+    with pytest.raises(PyProducerError, match=r" line 1: Extra data: column 9. Set the format with --format$"):
         rows_of(tmp_path / "x.json", b'{"a": 1},\n', key="a")
 
 

@@ -64,7 +64,7 @@ def test_nothing_is_reported_without_an_open_transaction(monkeypatch: pytest.Mon
 
 def test_the_line_about_it() -> None:
     assert format_open_transaction("rows", 3, 1016, 1126) == (
-        "rows-3: 110 records from offset 1016 on are held back by an open transaction; "
+        "rows-3: 110 records from offset 1016 on are held back by an open transaction. "
         "`pyproducer txn describe --topic rows` shows its id"
     )
     assert format_open_transaction("rows", 3, 5, 6).startswith("rows-3: the record at offset 5 is held back by")

@@ -55,7 +55,7 @@ def test_an_old_name_does_what_the_new_one_does(
     assert getattr(parser_of(command).parse_args([*command.split(), new, *values]), attribute) == expected
     assert capsys.readouterr() == ("", "")
     assert getattr(parser_of(command).parse_args([*command.split(), old, *values]), attribute) == expected
-    assert capsys.readouterr() == ("", f"pyproducer: {old} is deprecated: use {new}\n")
+    assert capsys.readouterr() == ("", f"pyproducer: {old} is deprecated. Use {new}\n")
 
 
 @pytest.mark.parametrize(("command", "old", "new"), [row[:3] for row in RENAMED], ids=SLUGS)
@@ -70,14 +70,14 @@ def test_the_help_has_the_new_name_alone(command: str, old: str, new: str, capsy
 def test_an_old_name_that_is_given_twice_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
     chosen = parser_of("write").parse_args(["write", "a.csv", "people", "--set", "acks=1", "--set=linger.ms=5"])
     assert chosen.producer_config == ["acks=1", "linger.ms=5"]
-    assert capsys.readouterr().err == "pyproducer: --set is deprecated: use --producer-config\n"
+    assert capsys.readouterr().err == "pyproducer: --set is deprecated. Use --producer-config\n"
 
 
 def test_jobs_take_the_old_name_of_the_file_too(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     add_connection(parser, None)
     assert parser.parse_args(["--config", FILE]).command_config == FILE
-    assert capsys.readouterr().err == "pyproducer: --config is deprecated: use --command-config\n"
+    assert capsys.readouterr().err == "pyproducer: --config is deprecated. Use --command-config\n"
 
 
 def test_topics_create_takes_a_file_and_topic_configs_under_the_same_old_name(
@@ -88,7 +88,7 @@ def test_topics_create_takes_a_file_and_topic_configs_under_the_same_old_name(
     assert main(["topics", "create", topic, "--config", str(file), "--config", "retention.ms=-1"]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{topic} is created\n"
-    assert printed.err == "pyproducer: --config FILE is deprecated: use --command-config\n"
+    assert printed.err == "pyproducer: --config FILE is deprecated. Use --command-config\n"
     assert main(["topics", "describe", topic, "--command-config", str(file)]) == 0
     printed = capsys.readouterr()
     assert "set for it: retention.ms=-1" in printed.out
@@ -100,7 +100,7 @@ def test_convert_is_downconvert(tmp_path: Path, capsys: pytest.CaptureFixture[st
     log.write_bytes(b"")
     for command, warning in (
         ("downconvert", ""),
-        ("convert", "pyproducer: convert is deprecated: use downconvert\n"),
+        ("convert", "pyproducer: convert is deprecated. Use downconvert\n"),
     ):
         assert main([command, str(log), str(tmp_path / command), *arguments]) == 0
         assert capsys.readouterr() == ("0 bytes; lost: nothing\n", warning)

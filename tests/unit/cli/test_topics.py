@@ -155,7 +155,7 @@ def test_tail_until_the_end_from_an_offset(
     assert run(embedded_broker, "tail", filled, "--until-end") == 0
     nothing = capsys.readouterr()
     assert nothing.out == ""
-    assert "--until-end stops there: add --from-beginning" in nothing.err
+    assert "--until-end stops there. Add --from-beginning" in nothing.err
 
 
 def test_tail_stops_when_nothing_comes(

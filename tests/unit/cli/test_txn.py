@@ -166,7 +166,7 @@ def test_a_topic_without_blocked_readers(txn: Txn) -> None:
     assert txn("describe", "--topic", TOPIC) == (0, f"no transaction blocks readers of {TOPIC}\n")
     code, shown = txn("describe")
     assert code == 1
-    assert "give the name of a sink, or --topic" in shown
+    assert "Give SINK, or --topic, or both" in shown
 
 
 def test_resolve_says_whether_anything_was_left_open(sink: SinkSettings, tasks: Tasks, txn: Txn) -> None:

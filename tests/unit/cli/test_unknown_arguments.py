@@ -10,8 +10,8 @@ from spark_producer.cli.entry import main
 @pytest.mark.parametrize(
     ("command", "unknown", "meant"),
     [
-        (["tail", "people"], "--from-begining", "; did you mean --from-beginning?"),
-        (["topics", "create", "people"], "--parttions=4", "; did you mean --partitions?"),
+        (["tail", "people"], "--from-begining", ". Did you mean --from-beginning?"),
+        (["topics", "create", "people"], "--parttions=4", ". Did you mean --partitions?"),
         (["tail", "people"], "more", ""),
     ],
 )
@@ -30,13 +30,13 @@ def test_an_unknown_argument_shows_the_usage_of_its_command(
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        (["--option", "sasl.password=CANARY"], "--option sasl.password=…; did you mean --producer-config?"),
-        (["--option=sasl.password=CANARY"], "--option=…; did you mean --producer-config?"),
+        (["--option", "sasl.password=CANARY"], "--option sasl.password=…. Did you mean --producer-config?"),
+        (["--option=sasl.password=CANARY"], "--option=…. Did you mean --producer-config?"),
         (
             ["--producer-property", "sasl.jaas.config=a b CANARY"],
-            "--producer-property sasl.jaas.config=…; did you mean --producer-config?",
+            "--producer-property sasl.jaas.config=…. Did you mean --producer-config?",
         ),
-        (["--secret", "CANARY"], "--secret …; did you mean --escape?"),
+        (["--secret", "CANARY"], "--secret …. Did you mean --escape?"),
     ],
 )
 def test_an_unknown_argument_is_named_without_its_value(

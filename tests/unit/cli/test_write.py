@@ -143,7 +143,7 @@ BAD: dict[str, tuple[bytes, list[str], str]] = {
     "x.jsonl": (b"no json\n", [], "x.jsonl cannot be read as json: line 1:"),
     "x.csv": (b"", [], "x.csv cannot be read as csv"),
     "x.bin": (b"", [], "x.bin is unknown. Give --format parquet|csv|json|arrow|text"),
-    "y.csv": (b"airline\n1\n", [], "y.csv has no column 'carrier'; it has airline"),
+    "y.csv": (b"airline\n1\n", [], "y.csv has no column 'carrier'. It has airline"),
 }
 
 
@@ -172,7 +172,7 @@ def test_a_missing_file_and_a_column_that_is_not_there(
     assert "none.parquet cannot be read: " in capsys.readouterr().err
     parquet.write_table(FLIGHTS, tmp_path / "good.parquet")
     assert write(embedded_broker, topic, tmp_path / "good.parquet", "--key", "carier") == 1
-    assert "good.parquet has no column 'carier'; it has carrier, flight, delay, at" in capsys.readouterr().err
+    assert "good.parquet has no column 'carier'. It has carrier, flight, delay, at" in capsys.readouterr().err
     assert write(embedded_broker, topic, tmp_path / "good.parquet", "--header", "x") == 1
     assert "--header takes NAME=VALUE, not 'x'" in capsys.readouterr().err
     assert topic not in embedded_broker.topics()
@@ -226,10 +226,10 @@ def test_secrets_have_no_place_in_set(
     [
         (
             "exactlyOnceId=x",
-            "--producer-config exactlyOnceId: that is an option of writes from Spark; --producer-config takes producer options",
+            "--producer-config exactlyOnceId: that is an option of writes from Spark. --producer-config takes producer options",
         ),
         ("kafka.EXACTLYONCEID=x", "--producer-config exactlyOnceId: that is an option of writes from Spark"),
-        ("topic=x", "the topic is the last argument"),
+        ("topic=x", "The topic is the last argument"),
         ("schema.registry.url=x", "--producer-config schema.registry.url: that is an option of writes from Spark"),
         ("transactional.id=x", "--producer-config transactional.id: commands write without transactions"),
         ("compresion.type=x", "--producer-config: unknown option 'compresion.type'. Did you mean 'compression.type'?"),

@@ -139,7 +139,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "it is empty"),
     "empty lines": (b"\n\r\n", "it is empty"),
     "a mark of UTF-8": (b"\xef\xbb\xbf", "it is empty"),
-    "another delimiter": (b"a;b\n1;2,5\n", "--delimiter sets the delimiter"),
+    "another delimiter": (b"a;b\n1;2,5\n", "Set the delimiter with --delimiter, or the format with --format"),
     "a name of two lines": (
         b'a,"b\nc"\n1,2\n',
         "the column names in its first line, none of which may contain a line end, cannot be read",
@@ -253,7 +253,7 @@ def test_a_csv_of_one_column_that_is_several(
 ) -> None:
     (tmp_path / "x.csv").write_bytes(f"id{delimiter}name\n1{delimiter}Ada\n".encode())
     assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *UNREACHABLE]) == 1
-    assert f"if these are several columns, give {advice}\n" in capsys.readouterr().err
+    assert f". If these are several columns, give {advice}\n" in capsys.readouterr().err
     (tmp_path / "x.csv").write_bytes(f"id{delimiter}name,more\n1,2\n".encode())
     assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *UNREACHABLE]) == 1
     assert "--delimiter" not in capsys.readouterr().err

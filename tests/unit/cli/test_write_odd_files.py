@@ -262,7 +262,7 @@ def test_a_pipe_without_a_writer_ends_at_ctrl_c(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert process.returncode == INTERRUPTED
-    assert message == "pyproducer: interrupted; some records may be in the topic already\n"
+    assert message == "pyproducer: interrupted: some records may be in the topic already\n"
 
 
 # What rows become, without a broker

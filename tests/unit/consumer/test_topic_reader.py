@@ -123,7 +123,7 @@ def test_a_reset_is_reported(position: int, reason: str) -> None:
     assert reader.fetch() == []
     [line] = reported
     assert line.startswith(f"partition 0: {reason}")
-    assert line.endswith("reading continues at 5")
+    assert line.endswith("Reading continues at 5")
 
 
 def test_a_refusal_is_raised() -> None:

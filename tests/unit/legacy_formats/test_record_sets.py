@@ -253,7 +253,7 @@ def test_what_ends_early_leaves_nothing(
     for error, code, said in (
         (CorruptRecord("the CRC is wrong"), 1, "pyproducer: the CRC is wrong\n"),
         (OSError(28, "No space left"), 1, f"cannot convert {log} into {output}: [Errno 28] No space left\n"),
-        (KeyboardInterrupt(), 130, "pyproducer: interrupted; nothing was written\n"),
+        (KeyboardInterrupt(), 130, "pyproducer: interrupted: nothing was written\n"),
     ):
         monkeypatch.setattr(record_sets, "convert", failing(error))  # in the midst of the command
         assert run_convert(log, output) == code
