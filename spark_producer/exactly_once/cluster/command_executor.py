@@ -39,6 +39,7 @@ from spark_producer.exactly_once.cluster.control_topic import (
 )
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.cluster.early_requests import MAX_AGE_S
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, ask_producers, still_open
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
@@ -97,6 +98,8 @@ class CommandExecutor:
         """The transactions of the last `EndTasks` that their coordinators have committed."""
         self._voted: set[TaskTransaction] = set()
         """The transactions of the last `Vote`, which had all of their rows."""
+        self._voted_at = 0.0
+        """The time of that `Vote`."""
         self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
         self._last_inline: tuple[TopicPartition, ...] = ()
         """The partitions with inline rows of the last control record that was read."""
@@ -206,6 +209,7 @@ class CommandExecutor:
             case WriteControl():
                 return self._write(command, deadline)
             case Vote(transactions, held):
+                self._voted_at = self.client.clock()
                 found = precommit_check.objections(self.brokers, transactions, deadline)
                 self._voted = set(transactions)
                 return Voted(found, bool(found) and fencing.is_overtaken(self.brokers, held, deadline))
@@ -275,6 +279,7 @@ class CommandExecutor:
         self, transactions: tuple[TaskTransaction, ...], written: ProducerIdAndEpoch | None, deadline: float
     ) -> LogOutcomes:
         ended = self._committed.intersection(transactions)
+        is_recent = self.client.clock() - self._voted_at <= MAX_AGE_S
         control: dict[str, list[TransactionSpan]] = {}
         if written is not None:
             if self._unseen[0] != written:
@@ -285,7 +290,7 @@ class CommandExecutor:
             transactions,
             ended,
             deadline,
-            rows_seen=ended <= self._voted,
+            rows_seen=is_recent and ended <= self._voted,
             control=control,
             without_tasks={TopicPartition(self.topic, PARTITION)} if control else (),
         )

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once.cluster import coordinator_state
+from spark_producer.exactly_once.cluster import coordinator_state, end_transactions
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.control_write import MAX_WAIT_OF_CHECK_S
+from spark_producer.exactly_once.cluster.early_requests import MAX_AGE_S
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from tests.support.filled_tasks import batch
 from tests.unit.exactly_once.lossy_world import ONE, ZERO, World
@@ -63,3 +64,20 @@ def test_rows_that_are_lost_while_a_broker_lists_transactions_late_are_missed(
 
     monkeypatch.setattr(coordinator_state, "open_tasks", late)
     write(world, "row")
+
+
+def test_rows_of_tasks_that_are_lost_in_a_slow_commit_are_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new log has the marker, and not the rows that the vote has seen."""
+    end_tasks = end_transactions.end_tasks
+
+    def end_late(brokers: TransactionAdmin, *given: Any) -> Any:
+        brokers.client.pause(MAX_AGE_S * 1.1)
+        world.recreate_topic()
+        return end_tasks(brokers, *given)
+
+    monkeypatch.setattr(end_transactions, "end_tasks", end_late)
+    with pytest.raises(ExactlyOnceError) as caught:
+        world.commit(0, world.fill(0, (0, "row")))
+    assert caught.value.kind == "PARTIAL"
