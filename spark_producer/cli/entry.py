@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from spark_producer import __version__
 from spark_producer.cli.console import escape_unencodable, hide_given_secrets, print_error, silence_stdout
@@ -41,6 +41,9 @@ COMMANDS: Mapping[str, str] = {
 """The commands and their descriptions. The module of a command is imported when it is run: together they load most of the
 package, Arrow and pandas, and the help would be slow."""
 
+SHELLS = ("bash", "fish", "tcsh", "zsh")
+"""The shells with completion."""
+
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
 OLD_COMMANDS: Mapping[str, str] = {"convert": "downconvert"}
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given and given[0] in OLD_COMMANDS:
             warn_renamed(given[0], OLD_COMMANDS[given[0]])
             given[0] = OLD_COMMANDS[given[0]]
-        parser = _parser(next((one for one in given if one in COMMANDS), ""))
+        parser = parser_of([one for one in given if one in COMMANDS][:1])
         if not given:
             parser.print_help()
             return 0
@@ -99,8 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
-    """Return the parser of all commands, with the arguments of one `command`."""
+def parser_of(chosen: Collection[str]) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the arguments of the `chosen` ones."""
     parser = HelpfulParser(
         prog="pyproducer", description="Tools around the PySpark data source that reads and writes Kafka."
     )
@@ -110,10 +113,20 @@ def _parser(command: str) -> argparse.ArgumentParser:
         nargs=0,
         help="print the versions of pyproducer, its kernel, Python, pyarrow and Spark, and exit",
     )
+    parser.add_argument(
+        "--completion",
+        action=_Completion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help=f"print a script that completes commands, arguments and files in a shell ({', '.join(SHELLS)}), and exit; needs "
+        "pyproducer[completion] (docs/command_line.md)",
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, description in COMMANDS.items():
-        if name == command:
+        if name in chosen:
             importlib.import_module(f"spark_producer.cli.{name}").add(commands)
+            # its line in the help, which its module leaves out
+            commands._choices_actions.append(commands._ChoicesPseudoAction(name, (), description))
         else:
             commands.add_parser(name, help=description)
     return parser
@@ -143,6 +156,16 @@ def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.Argum
     """Return the parsers of a command's actions by name; most commands have no actions."""
     own = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return next(own, {})
+
+
+class _Completion(argparse.Action):
+    """Prints the completion script of a shell."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, *__: object) -> NoReturn:
+        from spark_producer.cli.completion import completion_script
+
+        print(completion_script(shell, parser_of(COMMANDS)))
+        parser.exit()
 
 
 class _Version(argparse.Action):
