@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -61,11 +60,6 @@ class Finding(NamedTuple):
     state: FindingState
     text: str
     advice: str = ""
-
-
-def as_json(findings: Sequence[Finding]) -> str:
-    """Return findings as a JSON object: `ok`, and `findings`, a list of {name, state, text, advice}."""
-    return json.dumps({"ok": not failed(findings), "findings": [one._asdict() for one in findings]})
 
 
 def failed(findings: Sequence[Finding]) -> bool:

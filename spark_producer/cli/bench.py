@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.cli.producer_args import add_producer, producer_options
 from spark_producer.cli.progress import ProgressBar
 from spark_producer.cli.send import WARNING, send_all, wait_for_topic
@@ -46,6 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--codecs", default="none,lz4,zstd", metavar="CODEC,…", help="compression codecs (default: %(default)s)"
     )
     add_producer(bench)
+    add_json(bench, "a JSON object for each size and codec on a line")
     bench.set_defaults(run=_run, unfinished=WARNING)
 
 
@@ -60,16 +62,20 @@ def _run(chosen: argparse.Namespace) -> None:
                 "Raise it with --producer-config, and the topic's max.message.bytes too"
             )
     leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout)
-    print(
-        f"{chosen.records:,} records of each kind to {chosen.topic} ({len(leaders)} partition{'s' * (len(leaders) != 1)})"
-    )
-    print(f"{'bytes':>8}  {'codec':<7} {'records/s':>12} {'MB/s':>8} {'packed to':>10} {'99 % within':>12}")
+    if not chosen.json:
+        kinds_of = f"{chosen.records:,} records of each kind"
+        print(f"{kinds_of} to {chosen.topic} ({len(leaders)} partition{'s' * (len(leaders) != 1)})")
+        print(f"{'bytes':>8}  {'codec':<7} {'records/s':>12} {'MB/s':>8} {'packed to':>10} {'99 % within':>12}")
     for (size, codec), config in zip(kinds, configs, strict=True):
         bar = ProgressBar(f"{size} bytes, {codec}", chosen.records)
         try:
             sent = send_all(config, chosen.topic, _batches(chosen.records, size), bar)
         finally:
             bar.end()
+        if chosen.json:
+            kind = {"topic": chosen.topic, "value_bytes": size, "codec": codec}
+            print_json(kind | sent.fields() | {"latency_p99_ms": sent.latency_p99})
+            continue
         packed = 100 * sent.report.bytes / max(1, chosen.records * size)
         row = f"{size:>8}  {codec:<7} {sent.speed:>12,.0f} {sent.speed * size / 1e6:>8,.1f} {packed:>8,.0f} %"
         print(f"{row} {sent.latency_p99:>9,.1f} ms", flush=True)

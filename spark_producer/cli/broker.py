@@ -10,7 +10,7 @@ from spark_producer.broker.memory.object_memory import HeapCounts
 from spark_producer.broker.memory.plan import SHARES, plan_memory, warnings
 from spark_producer.broker.memory.sizes import parse_size
 from spark_producer.broker.memory.system_memory import system_memory
-from spark_producer.broker.metrics.memory_report import memory_report
+from spark_producer.broker.metrics.memory_report import memory_fields, memory_report
 from spark_producer.broker.metrics.page import read_metrics_page
 from spark_producer.broker.metrics.server import HOST, PATH, fetch_metrics_page
 from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANISMS, PROTOCOLS
@@ -25,6 +25,7 @@ from spark_producer.broker.settings import (
 )
 from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine, engine_of
 from spark_producer.cli.arg_types import between, port, positive
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.cli.renamed_args import add_old_name
 from spark_producer.errors import ConfigError
 from spark_producer.network import parse_bootstrap_servers
@@ -72,6 +73,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     _add_memory(broker)
     _add_security(broker)
+    add_json(broker, "one JSON object when the broker is ready, or as the report")
     broker.set_defaults(run=_run, unfinished=None)
 
 
@@ -252,22 +254,37 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
     return with_memory(settings, plan)
 
 
-def _report(settings: BrokerSettings, data_dir: str | None, metrics_port: int) -> None:
+def _report(settings: BrokerSettings, data_dir: str | None, metrics_port: int, *, as_json: bool) -> None:
     metrics = read_metrics_page(fetch_metrics_page(metrics_port)) if metrics_port else None
     engine = chosen_engine(None if data_dir is None else Path(data_dir), settings)
-    print(memory_report(settings, system_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
+    if as_json:
+        print_json(memory_fields(settings, system_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
+    else:
+        print(memory_report(settings, system_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
 
 
 def _run(chosen: argparse.Namespace) -> None:
     settings = _settings(chosen)
     if chosen.report:
-        _report(settings, chosen.data_dir, chosen.metrics_port)
+        _report(settings, chosen.data_dir, chosen.metrics_port, as_json=chosen.json)
         return
     security = _security(chosen)
     if chosen.metrics_port and chosen.metrics_port == chosen.port:
         raise ConfigError(f"--metrics-port and --port are both {chosen.port}. Give the metrics another port")
 
     def ready(servers: str, data_dir: Path) -> None:
+        if chosen.json:
+            print_json(
+                {
+                    "bootstrap_servers": servers,
+                    "security_protocol": security.protocol,
+                    "data_dir": str(data_dir),
+                    "storage": engine_of(data_dir),
+                    "keeps_data": chosen.data_dir is not None,
+                    "metrics_url": f"http://{HOST}:{chosen.metrics_port}{PATH}" if chosen.metrics_port else None,
+                }
+            )
+            return
         kept = "" if chosen.data_dir is not None else "; deleted at the end, --data-dir keeps it"
         data = f"{data_dir} ({engine_of(data_dir)}{kept})"
         by = f" ({security.protocol})" if security.tls or security.sasl else ""

@@ -19,6 +19,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 from spark_producer.cli.console import print_line
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError
 
@@ -39,6 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bytecode.add_argument(
         "--spark-home", type=Path, metavar="DIR", help="default: SPARK_HOME, or the PySpark of this Python"
     )
+    add_json(bytecode, "a JSON object for each archive on a line")
     bytecode.set_defaults(run=_run, unfinished="no archive was left half written")
 
 
@@ -50,7 +52,10 @@ def _run(chosen: argparse.Namespace) -> None:
             raise ConfigError(
                 f"{for_log(str(archive))} cannot be rewritten: {error}. Run this as the owner of that folder"
             ) from error
-        print_line(f"{archive}: bytecode of {modules:,} modules")
+        if chosen.json:
+            print_json({"archive": str(archive), "modules": modules})
+        else:
+            print_line(f"{archive}: bytecode of {modules:,} modules")
 
 
 def _spark_home() -> Path:

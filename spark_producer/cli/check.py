@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from spark_producer.admin.checks import Finding, as_json, check_cluster, failed
+from spark_producer.admin.checks import Finding, check_cluster, failed
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.cli.progress import WaitNotice
 from spark_producer.common.escape import for_log
 
@@ -30,7 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="SECONDS",
         help="maximum wait for each response (default: %(default)s)",
     )
-    check.add_argument("--json", action="store_true", help="print one JSON object: ok, and a list of findings")
+    add_json(check, "one JSON object at the end")
     check.set_defaults(run=_run, unfinished="the check is not done")
 
 
@@ -42,7 +43,7 @@ def _run(chosen: argparse.Namespace) -> int:
         if not chosen.json:
             print(line(finding), flush=True)
     if chosen.json:
-        print(as_json(findings))
+        print_json({"ok": not failed(findings), "findings": [finding._asdict() for finding in findings]})
     return int(failed(findings))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.legacy_formats.files import convert_file
 
 
@@ -30,6 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     downconvert.add_argument(
         "--compression-type", default="none", metavar="CODEC", help="none, gzip, snappy or lz4 (default: %(default)s)"
     )
+    add_json(downconvert, "one JSON object")
     downconvert.set_defaults(run=_run, unfinished="nothing was written")
 
 
@@ -40,4 +42,7 @@ def _run(chosen: argparse.Namespace) -> None:
         message_format_version=chosen.message_format_version,
         compression_type=chosen.compression_type,
     )
-    print(f"{written} bytes; lost: {lost}")
+    if chosen.json:
+        print_json({"output": str(chosen.output), "bytes": written, "lost": lost._asdict()})
+    else:
+        print(f"{written} bytes; lost: {lost}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 from datetime import UTC, datetime, timedelta
 
+from spark_producer.cli.json_output import as_json
 from spark_producer.common.escape import for_log
 from spark_producer.record.reading import ConsumerRecord
 
@@ -49,17 +49,11 @@ def format_record(partition: int, record: ConsumerRecord) -> str:
 
 
 def record_json(partition: int, record: ConsumerRecord) -> str:
-    """Return a record as JSON on one line. Bytes that are not UTF-8 are in base64, in a field such as `value_base64`.
-
-    All characters that could control a terminal are escaped (\\u009b); JSON itself escapes only the first 32.
-    """
+    """Return a record as JSON on one line. Bytes that are not UTF-8 are in base64, in a field such as `value_base64`."""
     fields: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
     fields |= _json_bytes("key", record.key) | _json_bytes("value", record.value)
     fields["headers"] = [{"key": name} | _json_bytes("value", value) for name, value in record.headers]
-    text = json.dumps(fields, ensure_ascii=False)
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
+    return as_json(fields)
 
 
 def _json_bytes(name: str, content: bytes | None) -> dict[str, object]:

@@ -36,6 +36,15 @@ class Sent(NamedTuple):
         records = f"{self.report.records:,} record" + ("" if self.report.records == 1 else "s")
         return f"{records} in {self.metrics.seconds:,.2f} s ({self.speed:,.0f}/s), {self.report.bytes:,} bytes as sent"
 
+    def fields(self) -> dict[str, object]:
+        """Return the summary for JSON; `bytes` are those of the record batches as sent."""
+        return {
+            "records": self.report.records,
+            "bytes": self.report.bytes,
+            "seconds": self.metrics.seconds,
+            "records_per_second": self.speed,
+        }
+
     @property
     def latency_p99(self) -> float:
         """The 99th percentile of the milliseconds from the first record of a batch to its acknowledgement."""

@@ -15,6 +15,7 @@ from spark_producer.cli.arg_types import natural, offset, positive
 from spark_producer.cli.avro_view import add_view, decoded, take_registry, viewer
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
 from spark_producer.cli.console import print_error, raise_if_pipe_closed
+from spark_producer.cli.json_output import add_json
 from spark_producer.cli.lso_notice import OpenTransactionNotifier
 from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.record_text import format_open_transaction, format_record, format_reset, record_json
@@ -56,7 +57,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="SECONDS",
         help="stop after this time without a record; also the maximum wait for brokers and for the topic",
     )
-    tail.add_argument("--json", action="store_true", help="print each record as a JSON object on a line")
+    add_json(tail, "each record as a JSON object on a line")
     tail.add_argument(
         "--grep", type=_pattern, metavar="REGEX", help="print only records whose key, value or headers match"
     )

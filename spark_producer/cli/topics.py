@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 
@@ -21,6 +20,7 @@ from spark_producer.admin.topics import (
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, admin_client
 from spark_producer.cli.console import is_interactive, print_error, print_line
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.cli.progress import ProgressBar
 from spark_producer.cli.renamed_args import add_old_name, warn_renamed
 from spark_producer.common.escape import for_log
@@ -39,12 +39,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     actions = topics.add_subparsers(title="actions", required=True)
     listing = _action(actions, "list", "list the topics that you may see", _list)
     listing.add_argument("--internal", action="store_true", help="list Kafka's internal topics too")
-    listing.add_argument("--json", action="store_true", help="print a JSON object for each topic on a line")
+    add_json(listing, "a JSON object for each topic on a line")
     describing = _action(
         actions, "describe", "show the partitions, leaders, replicas, offsets and configs of a topic", _describe
     )
     describing.add_argument("topic", metavar="TOPIC")
-    describing.add_argument("--json", action="store_true", help="print one JSON object")
+    add_json(describing, "one JSON object")
     creating = _action(actions, "create", "create topics, and wait until they can be written to", _create)
     creating.add_argument("topics", nargs="+", metavar="TOPIC")
     creating.add_argument(
@@ -66,6 +66,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     deleting.add_argument("topics", nargs="+", metavar="TOPIC")
     deleting.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     for changing in (creating, deleting):
+        add_json(changing, "a JSON object for each topic on a line")
         changing.set_defaults(unfinished="requests that were sent may still take effect. See `pyproducer topics list`")
 
 
@@ -89,7 +90,7 @@ def _list(chosen: argparse.Namespace) -> None:
         rows = list_topics(client, internal=chosen.internal)
     for row in rows:
         if chosen.json:
-            print(json.dumps(row._asdict()))
+            print_json(row._asdict())
         else:
             lost = f", {row.without_leader} without a leader" if row.without_leader else ""
             print_line(
@@ -102,7 +103,7 @@ def _describe(chosen: argparse.Namespace) -> None:
         page = describe_topic(client, chosen.topic)
     if chosen.json:
         rows = [row._asdict() for row in page.rows]
-        print(json.dumps({"name": page.name, "partitions": rows, "config": page.config}))
+        print_json({"name": page.name, "partitions": rows, "config": page.config})
     else:
         for line in _lines(page):
             print_line(line)
@@ -142,14 +143,16 @@ def _create(chosen: argparse.Namespace) -> int:
                     wait_for_topic(client, topic)
             finally:
                 bar.end()
-            if made:
-                print_line(f"{topic} is created")
-                continue
-            others = _differences(client, topic, chosen, config)
+            others = [] if made else _differences(client, topic, chosen, config)
             differ += bool(others)
-            print_line(
-                f"{topic} exists already, and is unchanged" + (f": it has {'; '.join(others)}" if others else "")
-            )
+            if chosen.json:
+                print_json({"name": topic, "created": made, "differences": others})
+            elif made:
+                print_line(f"{topic} is created")
+            else:
+                print_line(
+                    f"{topic} exists already, and is unchanged" + (f": it has {'; '.join(others)}" if others else "")
+                )
     return 1 if differ else 0
 
 
@@ -193,13 +196,18 @@ def _setting(text: str) -> tuple[str, str]:
 def _delete(chosen: argparse.Namespace) -> None:
     with admin_client(chosen, CLIENT_ID) as client:
         require_topics(client, chosen.topics)
+    if chosen.json and not chosen.yes:
+        raise ConfigError("nothing was deleted: with --json no question is asked. Give --yes")
     if not chosen.yes and not _agreed(chosen.topics):
         print_error("nothing was deleted")
         return
     with admin_client(chosen, CLIENT_ID) as client:
         for topic in chosen.topics:
             delete_topic(client, topic)
-            print_line(f"{topic} is deleted")
+            if chosen.json:
+                print_json({"name": topic, "deleted": True})
+            else:
+                print_line(f"{topic} is deleted")
 
 
 def _agreed(topics: list[str]) -> bool:

@@ -10,7 +10,16 @@ from collections.abc import Callable, Collection, Iterator
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, admin_client
 from spark_producer.cli.console import is_interactive, print_line
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.cli.renamed_args import add_old_name
+from spark_producer.cli.txn_json import (
+    Fields,
+    description_fields,
+    repaired_fields,
+    resolved_fields,
+    summary_fields,
+    topic_fields,
+)
 from spark_producer.cli.txn_report import (
     MAX_IDS,
     age_of,
@@ -94,6 +103,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                 metavar="TOPIC",
                 help="look at all partitions of this topic too, not only at those of the last batch; may be given several times",
             )
+        add_json(action, "a JSON object for each sink on a line" if name == "list" else "one JSON object")
         if name == "resolve":
             _add_resolve(action)
         if name == "repair":
@@ -142,6 +152,9 @@ def _list(chosen: argparse.Namespace) -> None:
     with admin_client(chosen, CLIENT_ID) as client:
         lines, missing = list_sinks(client, chosen.control_topic)
         for line in lines:
+            if chosen.json:
+                print_json(summary_fields(line))
+                continue
             if line.record is None:
                 text = no_batch(chosen) if missing is None else "its last batch is unknown"
             else:
@@ -158,7 +171,7 @@ def _list(chosen: argparse.Namespace) -> None:
                 print_line(f"    and {len(line.open_ids) - MAX_IDS} more: pyproducer txn describe {line.sink}")
         if missing is not None:
             raise missing
-        if not lines:
+        if not lines and not chosen.json:
             print_line(f"no sink has written to {chosen.control_topic}")
 
 
@@ -173,43 +186,53 @@ def _describe(chosen: argparse.Namespace) -> None:
         more = partitions_of_topics(brokers, chosen.topic)
         if chosen.sink is None:
             blocked = find_blocked_readers(brokers, more, client.deadline())
+            lines = [*steps_for_others("", blocked)]
+            if chosen.json:
+                print_json(topic_fields(blocked, lines))
+                return
             if not blocked:
                 print_line(f"no transaction blocks readers of {', '.join(sorted(chosen.topic))}")
             show_blocked("", blocked)
-            lines = [*steps_for_others("", blocked)]
         else:
             found = _described(chosen, brokers, more)
-            show(chosen, found, client.now_ms())
             lines = [*next_steps(chosen, found), *steps_for_others(chosen.sink, found.blocked_readers)]
+            if chosen.json:
+                print_json(description_fields(chosen.sink, found, lines))
+                return
+            show(chosen, found, client.now_ms())
         for line in lines:
             print_line(f"next: {line}")
 
 
 def _resolve(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
+    _check_json(chosen)
     with admin_client(chosen, CLIENT_ID) as client:
         cluster = CommandExecutor(client, chosen.sink, chosen.control_topic)
         if chosen.accept_no_record:
             _accept_no_record(chosen, cluster)
             return
         found = _described(chosen, cluster.brokers)
-        show(chosen, found, client.now_ms())
+        if not chosen.json:
+            show(chosen, found, client.now_ms())
         record = found.log_state.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL. Leave --accept-partial out")
-        print_line(f"open transactions: {len(found.open)}")
+        _report(chosen, f"open transactions: {len(found.open)}")
         _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails until it is restarted.")
         chosen.unfinished = "the sink may be taken over, and its batch not completed. Run the command again"
         if chosen.accept_partial:
-            print_line(f"accepted: {record_line(accept_partial(cluster))}")
+            _report(chosen, f"accepted: {record_line(accept_partial(cluster))}")
         if chosen.rebind:
-            rebind(cluster)
-            print_line(f"unbound: {chosen.sink} will be bound to the query or job that writes next")
+            text = f"{chosen.sink} will be bound to the query or job that writes next"
+            record = rebind(cluster)
+            _report(chosen, f"unbound: {text}", fields=resolved_fields(chosen.sink, record, [text]))
             return
         last = accept_difference(cluster) if chosen.accept_row_count_mismatch else resolve(cluster)
-        print_line(f"resolved: {no_batch(chosen) if last is None else record_line(last)}")
-        for line in _changes(found, last, forgets_rows=chosen.accept_row_count_mismatch):
-            print_line(f"    {line}")
+        changes = [*_changes(found, last, forgets_rows=chosen.accept_row_count_mismatch)]
+        lines = [f"resolved: {no_batch(chosen) if last is None else record_line(last)}"]
+        lines += [f"    {line}" for line in changes]
+        _report(chosen, *lines, fields=resolved_fields(chosen.sink, last, changes))
 
 
 def _accept_no_record(chosen: argparse.Namespace, cluster: CommandExecutor) -> None:
@@ -220,30 +243,32 @@ def _accept_no_record(chosen: argparse.Namespace, cluster: CommandExecutor) -> N
     )
     record = accept_no_record(cluster)
     if record.query is None and record.last_done == NO_BATCH:
-        print_line(f"accepted: {topic} has no record of {chosen.sink}; its next batch is written, whatever its number")
+        text = f"{topic} has no record of {chosen.sink}; its next batch is written, whatever its number"
     else:
-        print_line(f"accepted: the last record of {chosen.sink} in {topic} counts: {record_line(record)}")
+        text = f"the last record of {chosen.sink} in {topic} counts: {record_line(record)}"
+    _report(chosen, f"accepted: {text}", fields=resolved_fields(chosen.sink, record, [text]))
 
 
 def _repair(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
+    _check_json(chosen)
     with admin_client(chosen, CLIENT_ID) as client:
         cluster = CommandExecutor(client, chosen.sink, chosen.control_topic)
         more = partitions_of_topics(cluster.brokers, chosen.topic)
         found = _described(chosen, cluster.brokers, more)
-        show(chosen, found, client.now_ms())
+        if not chosen.json:
+            show(chosen, found, client.now_ms())
         lost, unseen = found.lost_markers
         if unseen and not lost:
             raise missing_right(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
         if not lost:
             looked = f" and of {', '.join(sorted(chosen.topic))}" if chosen.topic else "; --topic looks at others"
-            print_line(
-                f"nothing to repair: no transaction marker is missing in the partitions of its last batch{looked}"
-            )
+            text = f"nothing to repair: no transaction marker is missing in the partitions of its last batch{looked}"
+            _report(chosen, text, fields=repaired_fields(chosen.sink, ()))
             return
         assumed = _ASSUMED.get(chosen.assume)
         for line in assumed_outcomes(lost, assumed):
-            print_line(line)
+            _report(chosen, line)
         known = with_known_outcome(lost, assumed)
         if known:
             _confirm(
@@ -251,7 +276,27 @@ def _repair(chosen: argparse.Namespace) -> None:
             )
         chosen.unfinished = "some markers may be written, and others not. Run the command again"
         write_markers(cluster, lost, more, assumed=assumed)
-        print_line(f"repaired. Finish with `pyproducer txn resolve {chosen.sink}`")
+        text = f"repaired. Finish with `pyproducer txn resolve {chosen.sink}`"
+        _report(chosen, text, fields=repaired_fields(chosen.sink, known))
+
+
+def _check_json(chosen: argparse.Namespace) -> None:
+    """Refuse `--json` without `--yes`, because a script sees neither what was found nor the question.
+
+    Raises:
+        ConfigError: only `--json` is given.
+    """
+    if chosen.json and not chosen.yes:
+        raise ConfigError("nothing was changed: with --json no question is asked. Give --yes")
+
+
+def _report(chosen: argparse.Namespace, *lines: str, fields: Fields | None = None) -> None:
+    """Print lines of text, or with `--json` the `fields`, if there are any."""
+    if not chosen.json:
+        for line in lines:
+            print_line(line)
+    elif fields is not None:
+        print_json(fields)
 
 
 def _described(

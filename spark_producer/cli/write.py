@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from spark_producer.cli.connection_args import add_connection
 from spark_producer.cli.console import print_error, print_line
 from spark_producer.cli.csv_reader import CsvForm
+from spark_producer.cli.json_output import add_json, print_json
 from spark_producer.cli.producer_args import add_producer, named_values, producer_options
 from spark_producer.cli.progress import ProgressBar
 from spark_producer.cli.row_numbers import FileRows
@@ -70,6 +71,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     _add_columns(write)
     add_producer(write)
+    add_json(write, "one JSON object at the end")
     write.set_defaults(run=_run, unfinished=WARNING)
 
 
@@ -132,7 +134,14 @@ def _run(chosen: argparse.Namespace) -> None:
             raise located from error
         finally:
             bar.end()
-    print_line(f"{chosen.topic}: {sent.line()}")
+    if not chosen.json:
+        print_line(f"{chosen.topic}: {sent.line()}")
+        return
+    partitions = [
+        {"partition": partition, "records": at.records, "first_offset": at.first, "last_offset": at.last}
+        for (_, partition), at in sorted(sent.report.ranges.items())
+    ]
+    print_json({"topic": chosen.topic} | sent.fields() | {"partitions": partitions})
 
 
 def _delimiter(text: str) -> str:

@@ -31,6 +31,33 @@ def shared_names() -> list[str]:
     return [data_source_name(name) for name in names]
 
 
+def option_fields() -> list[dict[str, object]]:
+    """Return the same options as `option_rows` and `read_rows` for JSON, with values of the types of their defaults.
+
+    An option of writes whose meaning is the same in reads is there once. `default` is None if there is none.
+    """
+    writes = SINK_FIELDS | REGISTRY_FIELDS | {data_source_name(name): field for name, field in KAFKA_FIELDS.items()}
+    reads = SOURCE_FIELDS | {data_source_name(name): field for name, field in CONSUMER_FIELDS.items()}
+    shared = {data_source_name(name) for name in CONSUMER_FIELDS if _is_shared(name)}
+    rows = [_fields(name, field, writes=True, reads=name in shared) for name, field in writes.items()]
+    return rows + [
+        _fields(name, field, writes=False, reads=True) for name, field in reads.items() if name not in shared
+    ]
+
+
+def _fields(name: str, field: dataclasses.Field[object], *, writes: bool, reads: bool) -> dict[str, object]:
+    option: Option = field.metadata["option"]
+    is_plain = isinstance(field.default, bool | int | float | str) and field.default != ""
+    return {
+        "name": name,
+        "default": field.default if is_plain and not option.required else None,
+        "required": option.required,
+        "writes": writes,
+        "reads": reads,
+        "description": _row(name, field)[2],
+    }
+
+
 def _is_shared(name: str) -> bool:
     """Whether a consumer's option has the same row as the producer's."""
     other = KAFKA_FIELDS.get(name)

@@ -70,6 +70,45 @@ def memory_report(
     return "\n".join(lines)
 
 
+def memory_fields(
+    settings: BrokerSettings,
+    machine: SystemMemory,
+    engine: str,
+    *,
+    has_tiers: bool,
+    metrics: Mapping[str, float] | None = None,
+) -> dict[str, object]:
+    """Return the report for JSON, in bytes: None for no limit, and where a value is unknown or the engine lacks it.
+
+    Arguments and errors are those of `memory_report`.
+    """
+    now = metrics or {}
+    heap = int(now.get(_HEAP, HeapCounts().bytes))
+    plan = settings.memory if has_tiers else _without_tiers(settings)
+    parts = []
+    for share in SHARES:
+        if has_tiers or not share.is_tier:
+            size, used = getattr(plan, share.field), now.get(METRIC_OF_PART[share.field])
+            parts.append(
+                {
+                    "name": share.name,
+                    "limit_bytes": None if size == NO_LIMIT else size,
+                    "used_bytes": None if used is None else int(used),
+                }
+            )
+    return {
+        "engine": engine,
+        "heap_bytes": heap,
+        "broker_budget_bytes": plan.broker_budget if has_tiers else None,
+        "storage_budget_bytes": plan.storage_budget if has_tiers else None,
+        "requests_bytes": None if has_tiers else settings.max_buffered_bytes,
+        "parts": parts,
+        "page_cache_bytes": machine.page_cache,
+        "available_bytes": machine.available,
+        "advice": [*_of_index(plan, now), *warnings(plan, heap, machine.available)],
+    }
+
+
 def _engine(engine: str, *, has_tiers: bool) -> str:
     if has_tiers:
         return f"engine            {engine}"

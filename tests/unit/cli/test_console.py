@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import spark_producer
 from spark_producer.admin.checks import Finding, FindingState
 from spark_producer.cli.check import line
 from spark_producer.cli.console import print_error, print_line
@@ -117,3 +120,16 @@ def test_what_peers_and_files_say_cannot_control_the_terminal(capsys: pytest.Cap
         rf"failed   brokers: broker at {ESCAPED}",
         rf"         what to do: {ESCAPED}",
     ]
+
+
+def test_nothing_is_coloured() -> None:
+    """So `NO_COLOR` has nothing to turn off. The bar, which is for terminals only, clears the rest of its line."""
+    sequences: set[str] = set()
+    for path in Path(spark_producer.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                sequences |= set(re.findall(r"\x1b\[[0-9;]*[A-Za-z]?", node.value))
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
+                assert {name.partition(".")[0] for name in names} & {"rich", "colorama", "termcolor", "curses"} == set()
+    assert sequences == {"\x1b[K"}

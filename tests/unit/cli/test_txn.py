@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
-from spark_producer.common.cluster import TransactionVersion
+from spark_producer.cli.json_output import as_json
+from spark_producer.cli.txn_json import description_fields, repaired_fields, summary_fields, topic_fields
+from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
+from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster.control_log import ControlLogState
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.commands import TransactionOutcome
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.task_messages import WriteHandle
 from spark_producer.exactly_once.repair import describe
+from spark_producer.exactly_once.repair.describe import (
+    BlockedReaders,
+    BlockingProducer,
+    OpenTransaction,
+    SinkDescription,
+    SinkSummary,
+)
+from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers
+from tests.support.documented_keys import check_keys, documented_commands
 from tests.support.filled_tasks import SECONDS, Tasks, batch, inline, settings
 
 Txn: TypeAlias = Callable[..., tuple[int, str]]
@@ -69,6 +85,19 @@ def txn(broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
         code = main(["txn", *arguments, "--bootstrap-servers", broker.bootstrap_servers])
         printed = capsys.readouterr()
         return code, printed.out + printed.err
+
+    return run
+
+
+@pytest.fixture
+def txn_json(broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Any]]:
+    """The command with `--json`: it returns the objects that it printed."""
+
+    def run(*arguments: str) -> list[Any]:
+        assert main(["txn", *arguments, "--bootstrap-servers", broker.bootstrap_servers, "--json"]) == 0
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        return [json.loads(line) for line in printed.out.splitlines()]
 
     return run
 
@@ -194,3 +223,66 @@ def test_accept_difference_before_any_batch_says_that_there_is_nothing_to_forget
     code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
     assert code == 0
     assert shown.endswith("are aborted\n    there is no batch whose row count could be forgotten\n")
+
+
+def test_a_sink_as_json(
+    sink: SinkSettings, tasks: Tasks, txn: Txn, txn_json: Callable[..., list[Any]], stranger: ConfluentProducer
+) -> None:
+    left = tasks.fill(0, committed(sink).transaction_version, {(TOPIC, 1): ["never"]})
+    listed = txn_json("list")
+    check_keys("txn list", listed)
+    (line,) = [line for line in listed if line["sink"] == SINK]
+    assert (line["record"]["status"], line["record"]["last_done"]) == ("DONE", 0)
+    assert line["open"] == [left.transactional_id]
+    (found,) = txn_json("describe", SINK, "--topic", TOPIC)
+    assert [one["transactional_id"] for one in found["open"]] == [left.transactional_id]
+    assert found["open"][0]["partitions"] == [{"topic": TOPIC, "partition": 1}]
+    blocking = {one["partition"]: one["producers"] for one in found["blocked_readers"] if one["topic"] == TOPIC}
+    assert blocking[0][0]["transaction"]["transactional_id"] == "billing-1"
+    assert "pyproducer txn resolve" in found["next"][0]
+    (topic,) = txn_json("describe", "--topic", TOPIC)
+    assert topic.keys() == found.keys()
+    assert (topic["sink"], len(topic["blocked_readers"])) == (None, 2)
+    assert txn("resolve", SINK, "--json") == (
+        1,
+        "pyproducer: nothing was changed: with --json no question is asked. Give --yes\n",
+    )
+    resolved = txn_json("resolve", SINK, "--yes")
+    check_keys("txn resolve", resolved)
+    assert resolved[0]["changes"] == ["the transactions that were left open are aborted"]
+    assert txn_json("repair", SINK, "--yes") == [{"sink": SINK, "written_markers": []}]
+    stranger.abort_transaction(SECONDS)
+
+
+def test_the_keys_of_a_description_and_of_a_repair() -> None:
+    """With everything that a sink can have at once."""
+    place = TopicPartition(TOPIC, 0)
+    task = TaskTransaction("task", 7, 0, TransactionVersion.EXPLICIT, (Span(TOPIC, 0, 1, 2, 2),))
+    record = ControlRecord(SINK, None, Status.PARTIAL, 3, -1, "token", (task,))
+    opened = OpenTransaction("task", "Ongoing", 5, 60_000, (place,))
+    lost = LostMarker(place, 7, 0, 0, 1, None)
+    found = SinkDescription(
+        ControlLogState(record, 1, 0, ()),
+        1_000,
+        None,
+        (opened,),
+        (BlockedReaders(place, 1, 3, (BlockingProducer(7, 0, 1, opened),)), BlockedReaders(place, 1, 3, None)),
+        LostMarkers((lost,), (place,)),
+        (TransactionOutcome.MIXED,),
+    )
+    shown = json.loads(as_json(description_fields(SINK, found, ["wait"])))
+    known = documented_commands()["txn describe"]
+    assert shown["blocked_readers"][1]["producers"] is None
+    check_keys("txn describe", [shown])
+    assert {path.partition(".")[0].partition("[")[0] for path in known} == topic_fields((), ()).keys()
+    assert (shown["record"]["batch"], shown["record"]["last_done"]) == (3, None)
+    assert shown["transactions"][0]["outcome"] == "mixed"
+    assert shown["lost_markers"][0]["outcome"] is None
+    written = repaired_fields(SINK, [lost._replace(commit=True)])
+    check_keys("txn repair", [json.loads(as_json(written))])
+
+
+def test_a_record_that_cannot_be_read_is_an_error_in_the_list() -> None:
+    fields = summary_fields(SinkSummary(SINK, ExactlyOnceError("version 9"), 1_000, ()))
+    assert (fields["record"], fields["error"], fields["written_ms"]) == (None, "version 9", 1_000)
+    assert summary_fields(SinkSummary(SINK, None, -1, ("task",)))["written_ms"] is None
