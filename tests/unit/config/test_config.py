@@ -16,12 +16,15 @@ from spark_producer.config import (
     SinkOptions,
     SourceOptions,
     camel_case,
+    connection_table,
     idempotent,
     kafka_name,
     parse_options,
     producer_config,
 )
 from spark_producer.config.docs_table import option_rows, render_markdown
+from spark_producer.config.names import Fields
+from spark_producer.config.option import is_secret, parse_value
 from spark_producer.config.unsupported import UNSUPPORTED
 from spark_producer.errors import ConfigError
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
@@ -425,3 +428,33 @@ def test_a_configuration_travels_to_the_executors_and_compares_by_value() -> Non
     assert pickle.loads(pickle.dumps(config(linger_ms=7))) == config(linger_ms="7")
     with pytest.raises(dataclasses.FrozenInstanceError):
         config().linger_ms = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("fields", [KAFKA_FIELDS, CONSUMER_FIELDS], ids=["of writes", "of reads"])
+def test_every_default_is_in_its_final_form(fields: Fields) -> None:
+    """So configurations need not check the values that are the defaults."""
+    checked = 0
+    for name, field in fields.items():
+        if is_secret(field):
+            assert field.default is None, name
+        elif name != "bootstrap.servers":
+            parsed = parse_value(name, field, str(field.default))
+            assert (type(parsed), parsed) == (type(field.default), field.default), name
+            checked += 1
+    assert checked > 30
+
+
+def test_a_configuration_checks_only_the_values_that_are_not_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream's options are parsed twice for each micro-batch, and its tasks copy the result."""
+    parsed: list[str] = []
+
+    def counted(name: str, field: dataclasses.Field[object], text: str) -> object:
+        parsed.append(name)
+        return parse_value(name, field, text)
+
+    monkeypatch.setattr(connection_table, "parse_value", counted)
+    given = ProducerConfig(bootstrap_servers="b:9092", linger_ms=20)
+    assert sorted(parsed) == ["kafka.bootstrap.servers", "kafka.linger.ms"]
+    parsed.clear()
+    assert dataclasses.replace(given, buffer_memory=1 << 26).buffer_memory == 1 << 26
+    assert sorted(parsed) == ["kafka.bootstrap.servers", "kafka.buffer.memory", "kafka.linger.ms"]
