@@ -87,4 +87,4 @@ def send_all(
             row += batch.num_rows
             on_count(row)
         producer.flush()
-        return Sent(parts.take_report(), parts.meter.interval())
+        return Sent(parts.take_report(), parts.meter.interval().snapshot())

@@ -98,7 +98,7 @@ class ConnectionOptions(SecurityOptions):
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
             raise ConfigError(f"kafka.bootstrap.servers is not set. {self.servers_advice}")
-        for name, field in kafka_fields(type(self)).items():
+        for name, field in kafka_fields(type(self)).items():  # type: ignore[arg-type]  # the class has a hash
             value = getattr(self, field.name)
             if value is field.default:  # a test checks the defaults
                 continue

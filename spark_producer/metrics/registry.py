@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from spark_producer.metrics.histogram import Histogram
-from spark_producer.metrics.metric_table import CLIENT, NODE, OWN, OWN_TOPIC, TOPIC, histograms, sensors_of
+from spark_producer.metrics.metric_table import histograms
 from spark_producer.metrics.sensors import (
     SENSORS,
     BytesReceived,
@@ -16,18 +15,9 @@ from spark_producer.metrics.sensors import (
     ReadyNodes,
     RequestsSent,
     ResponsesReceived,
-    Tally,
-    sensor_named,
 )
-from spark_producer.metrics.snapshot import Levels, SensorKey, Snapshot
-from spark_producer.metrics.windowed_counters import (
-    MIN_WINDOW_S,
-    CounterValues,
-    SingleValues,
-    Window,
-    WindowedCounters,
-    merge_values,
-)
+from spark_producer.metrics.snapshot import WHOLE_SENSORS, Interval, Levels, Snapshot, tallies_of
+from spark_producer.metrics.windowed_counters import SingleValues, Window, WindowedCounters
 
 MAX_NODES = 256
 MAX_TOPICS = 1000
@@ -108,10 +98,9 @@ class MetricsRegistry:
     def snapshot(self, levels: Levels, now: float) -> Snapshot:
         """Return windows and totals as Java shows them. Percentiles cover all the time since the producer began."""
         with self._lock:
-            tallies = self._tallies(
-                lambda counters: counters.read(now), lambda reading: self._window.divisor(reading.since, now)
-            )
+            readings = {(kind, owner): counters.read(now) for kind, owner, counters in self._all if counters.used}
             counts = {name: histogram.counts() for name, histogram in self._histograms.items()}
+        tallies = tallies_of(readings, lambda reading: self._window.divisor(reading.since, now))
         since = now - self._window.seconds * self._window.samples
         return Snapshot(self._client_id, since + self._unix, now + self._unix, levels, tallies, counts)
 
@@ -120,40 +109,18 @@ class MetricsRegistry:
         with self._lock:
             self._marked_at = now
             for _, _, counters in self._all:
-                if counters.used:
+                if counters.changed:
                     counters.mark()
             for histogram in self._histograms.values():
                 histogram.mark()
 
-    def since_mark(self, levels: Levels, now: float) -> Snapshot:
-        """Return all numbers since `mark`, without windows, of the sensors that had an event. The interval goes on."""
+    def since_mark(self, levels: Levels, now: float) -> Interval:
+        """Return all numbers since `mark`, without windows, of the kinds that had an event. The interval goes on."""
         with self._lock:
-            seconds = max(now - self._marked_at, MIN_WINDOW_S)
-            tallies = self._tallies(lambda counters: counters.since_mark(), lambda _: seconds)
+            readings = {(kind, owner): counters.since_mark() for kind, owner, counters in self._all if counters.changed}
             counts = {name: histogram.since_mark() for name, histogram in self._histograms.items()}
-        tallies = {key: tally for key, tally in tallies.items() if tally.weight}
         counts = {name: buckets for name, buckets in counts.items() if buckets}
-        return Snapshot(self._client_id, self._marked_at + self._unix, now + self._unix, levels, tallies, counts)
-
-    def _tallies(
-        self, read: Callable[[WindowedCounters], CounterValues], seconds: Callable[[CounterValues], float]
-    ) -> dict[SensorKey, Tally]:
-        """Return the tallies of all sensors that ever had an event; `seconds` gives the divisor of a rate."""
-        readings: dict[str, dict[str, CounterValues]] = {}
-        for kind, owner, counters in self._all:
-            if counters.used:
-                readings.setdefault(kind, {})[owner] = read(counters)
-        all_of = {kind: merge_values(owners.values()) for kind, owners in readings.items()}
-        found: dict[SensorKey, Tally] = {}
-        for sensor in _WHOLE:
-            counted = sensor_named(sensor)
-            reading = merge_values(all_of[kind] for kind in counted.kinds if kind in all_of)
-            found[sensor, ""] = counted.tally(reading, seconds(reading))
-        for sensor in _OWNED:
-            counted = sensor_named(sensor)
-            for owner, reading in readings.get(counted.kinds[0], {}).items():
-                found[sensor, owner] = counted.tally(reading, seconds(reading))
-        return found
+        return Interval(self._client_id, self._marked_at + self._unix, now + self._unix, levels, readings, counts)
 
     def _new_node(self, node: int) -> _Node:
         with self._lock:
@@ -177,7 +144,5 @@ class MetricsRegistry:
         self._all += [(kind, owner, getattr(counters, kind)) for kind in counters.KINDS]
 
 
-_WHOLE = sensors_of(CLIENT, OWN)
-_OWNED = sensors_of(NODE, TOPIC, OWN_TOPIC)
-_RARE = [name for name in _WHOLE if name not in SENSORS]
-"""The sensors of the whole producer, and of its nodes and topics; and those of the whole producer that are single values."""
+_RARE = [name for name in WHOLE_SENSORS if name not in SENSORS]
+"""The sensors of the whole producer that are single values."""

@@ -1,16 +1,32 @@
-"""A producer's metrics at one moment, or over one task: plain numbers that can be pickled, added up, and read by name."""
+"""A producer's metrics: the numbers of a task, which can be pickled and added up, and a snapshot, which is read by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from spark_producer.metrics.histogram import percentile
-from spark_producer.metrics.metric_table import METRICS, PERCENTILES, READ, TAGS, Metric
-from spark_producer.metrics.sensors import Tally
+from spark_producer.metrics.metric_table import (
+    CLIENT,
+    METRICS,
+    NODE,
+    OWN,
+    OWN_TOPIC,
+    PERCENTILES,
+    READ,
+    TAGS,
+    TOPIC,
+    Metric,
+    sensors_of,
+)
+from spark_producer.metrics.sensors import Tally, sensor_named
+from spark_producer.metrics.windowed_counters import MIN_WINDOW_S, CounterValues, merge_values
 
 SensorKey = tuple[str, str]
 """(sensor, node or topic), with "" for the whole producer."""
+
+EventKey = tuple[str, str]
+"""(kind of event, node or topic or "")."""
 
 Tags = tuple[tuple[str, str], ...]
 Values = dict[tuple[str, str, Tags], float]
@@ -30,10 +46,7 @@ class Levels(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Numbers of the time from `since` to `until`, in Unix seconds.
-
-    Nodes and topics without an entry had no event. A merged snapshot has a client id if all its parts have the same one.
-    """
+    """Numbers of the time from `since` to `until`, in Unix seconds. Nodes and topics without an entry had no event."""
 
     client_id: str
     since: float
@@ -94,43 +107,79 @@ def _owners(tallies: Mapping[SensorKey, Tally]) -> dict[str, list[str]]:
     return {tag: sorted(names) for tag, names in found.items()}
 
 
-def merge_snapshots(snapshots: Iterable[Snapshot]) -> Snapshot | None:
-    """Merge the snapshots of several producers, or tasks, into one; None if there are none.
+class Interval(NamedTuple):
+    """The numbers of an interval, such as a task, from `since` to `until` in Unix seconds.
 
-    Counts and totals add up, averages are weighted, maxima stay maxima, percentiles are those of all values. Rates and levels
-    are weighted by the share of the whole time that their snapshot covers. So those of simultaneous tasks add up, and those of
-    consecutive tasks are averaged.
+    A task sends it as it was counted: what a snapshot shows is calculated where it is read, if it is. Kinds of events without an
+    event have no entry. A merged interval has a client id if all its parts have the same one.
     """
-    parts = list(snapshots)
+
+    client_id: str
+    since: float
+    until: float
+    levels: Levels
+    readings: Mapping[EventKey, CounterValues]
+    histograms: Mapping[str, Mapping[int, int]]
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot of the interval, with the sensors that had an event."""
+        seconds = max(self.until - self.since, MIN_WINDOW_S)
+        tallies = tallies_of(self.readings, lambda _: seconds)
+        happened = {key: tally for key, tally in tallies.items() if tally.weight}
+        return Snapshot(self.client_id, self.since, self.until, self.levels, happened, self.histograms)
+
+
+def tallies_of(
+    readings: Mapping[EventKey, CounterValues], seconds: Callable[[CounterValues], float]
+) -> dict[SensorKey, Tally]:
+    """Return the tallies of all sensors that some kinds of events have; `seconds` gives the divisor of a rate."""
+    by_kind: dict[str, dict[str, CounterValues]] = {}
+    for (kind, owner), reading in readings.items():
+        by_kind.setdefault(kind, {})[owner] = reading
+    all_of = {kind: merge_values(owners.values()) for kind, owners in by_kind.items()}
+    found: dict[SensorKey, Tally] = {}
+    for sensor in WHOLE_SENSORS:
+        counted = sensor_named(sensor)
+        reading = merge_values(all_of[kind] for kind in counted.kinds if kind in all_of)
+        found[sensor, ""] = counted.tally(reading, seconds(reading))
+    for sensor in _OWNED_SENSORS:
+        counted = sensor_named(sensor)
+        for owner, reading in by_kind.get(counted.kinds[0], {}).items():
+            found[sensor, owner] = counted.tally(reading, seconds(reading))
+    return found
+
+
+WHOLE_SENSORS = sensors_of(CLIENT, OWN)
+_OWNED_SENSORS = sensors_of(NODE, TOPIC, OWN_TOPIC)
+"""The sensors of the whole producer, and of its nodes and topics."""
+
+
+def merge_intervals(intervals: Iterable[Interval]) -> Interval | None:
+    """Merge the intervals of several producers, or tasks, into one; None if there are none.
+
+    Counts and totals add up, averages are weighted, maxima stay maxima, percentiles are those of all values. Rates are those of
+    the whole time, and levels are weighted by the share of it that their interval covers. So those of simultaneous tasks add up,
+    and those of consecutive tasks are averaged.
+    """
+    parts = list(intervals)
     if not parts:
         return None
     since, until = min(part.since for part in parts), max(part.until for part in parts)
-    tallies: dict[SensorKey, Tally] = {}
+    readings: dict[EventKey, list[CounterValues]] = {}
     histograms: dict[str, dict[int, int]] = {}
     levels = Levels()
     for part in parts:
-        share = part.seconds / (until - since) if until > since else 1.0
+        share = (part.until - part.since) / (until - since) if until > since else 1.0
         levels = _add_levels(levels, part.levels, share)
-        for key, tally in part.tallies.items():
-            tallies[key] = _add_tallies(tallies.get(key, Tally()), tally, share)
+        for key, reading in part.readings.items():
+            readings.setdefault(key, []).append(reading)
         for name, counts in part.histograms.items():
             into = histograms.setdefault(name, {})
             for bucket, count in counts.items():
                 into[bucket] = into.get(bucket, 0) + count
     names = {part.client_id for part in parts}
-    return Snapshot(names.pop() if len(names) == 1 else "", since, until, levels, tallies, histograms)
-
-
-def _add_tallies(whole: Tally, part: Tally, share: float) -> Tally:
-    return Tally(
-        whole.weight + part.weight,
-        whole.amount + part.amount,
-        max(whole.largest, part.largest),
-        whole.weight_rate + part.weight_rate * share,
-        whole.rate + part.rate * share,
-        whole.total_weight + part.total_weight,
-        whole.total + part.total,
-    )
+    merged = {key: merge_values(found) for key, found in readings.items()}
+    return Interval(names.pop() if len(names) == 1 else "", since, until, levels, merged, histograms)
 
 
 def _add_levels(whole: Levels, part: Levels, share: float) -> Levels:

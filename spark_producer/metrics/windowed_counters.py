@@ -86,7 +86,8 @@ class WindowedCounters:
         self._past: tuple[float, ...] = (0,) * len(self.SUMS)
         self._marked: tuple[float, ...] = self._past
         self._peaks_since_mark: tuple[float, ...] = (0,) * len(self.PEAKS)
-        self._before_mark = False  # whether all events in the numbers came before the mark
+        self.changed = False
+        """whether there was an event since the last mark"""
         self._clear()
 
     @property
@@ -98,7 +99,7 @@ class WindowedCounters:
         """Close the sample that is being filled, or continue it if only a mark has ended it."""
         if self.used:
             self._close()
-        self._before_mark = False
+        self.changed = True
         if now >= self._complete:
             self._start, self._complete = now, now + self._window.seconds
         self.sample_end = self._complete
@@ -107,7 +108,7 @@ class WindowedCounters:
         """Begin an interval, which the next `since_mark` covers. Windows and totals continue."""
         self._marked = self._totals()
         self._peaks_since_mark = (0,) * len(self.PEAKS)
-        self._before_mark = True
+        self.changed = False
         self.sample_end = -math.inf
 
     def read(self, now: float) -> CounterValues:
@@ -118,19 +119,17 @@ class WindowedCounters:
         peaks: tuple[float, ...] = (0,) * len(self.PEAKS)
         for sample in live:
             sums, peaks = _add(sums, sample.sums), _highest(peaks, sample.peaks)
-        return self._named(sums, peaks, self._totals(), min((sample.start for sample in live), default=math.inf))
+        named, totals = (dict(zip(self.SUMS, each, strict=True)) for each in (sums, self._totals()))
+        since = min((sample.start for sample in live), default=math.inf)
+        return CounterValues(named, dict(zip(self.PEAKS, peaks, strict=True)), totals, since)
 
     def since_mark(self) -> CounterValues:
         """Return the numbers since the mark."""
-        sums = tuple(total - before for total, before in zip(self._totals(), self._marked, strict=True))
-        peaks = self._peaks_since_mark if self._before_mark else _highest(self._peaks_since_mark, self._current().peaks)
-        return self._named(sums, peaks, sums)
-
-    def _named(
-        self, sums: tuple[float, ...], peaks: tuple[float, ...], totals: tuple[float, ...], since: float = math.inf
-    ) -> CounterValues:
-        names = self.SUMS
-        return CounterValues(dict(zip(names, sums)), dict(zip(self.PEAKS, peaks)), dict(zip(names, totals)), since)  # noqa: B905 - as long
+        current = self._current()
+        totals = _add(self._past, current.sums)
+        sums = {name: total - before for name, total, before in zip(self.SUMS, totals, self._marked, strict=True)}
+        peaks = _highest(self._peaks_since_mark, current.peaks) if self.changed else self._peaks_since_mark
+        return CounterValues(sums, dict(zip(self.PEAKS, peaks, strict=True)), sums)
 
     def _current(self) -> _Sample:
         sums = tuple([getattr(self, name) for name in self.SUMS])
@@ -142,7 +141,7 @@ class WindowedCounters:
     def _close(self) -> None:
         closed = self._current()
         self._past = _add(self._past, closed.sums)
-        if not self._before_mark:
+        if self.changed:
             self._peaks_since_mark = _highest(self._peaks_since_mark, closed.peaks)
         before = self._closed
         if before and before[-1].start == closed.start:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig
-from spark_producer.metrics import Levels, ProducerMetrics, Snapshot, Values, Window
+from spark_producer.metrics import Interval, Levels, ProducerMetrics, Values, Window
 from spark_producer.producer.network_client import Network
 from spark_producer.sender import Metadata
 
@@ -52,7 +52,7 @@ class Meter:
         """Begin the interval that `interval` covers, such as a task."""
         self.events.mark(self.clock())
 
-    def interval(self) -> Snapshot:
+    def interval(self) -> Interval:
         """Return the metrics since `start_interval`."""
         now = self.clock()
         return self.events.since_mark(self._levels(now), now)

@@ -1,4 +1,4 @@
-"""Snapshots of tasks are merged into one, and can be pickled."""
+"""Intervals of tasks are merged into one, can be pickled, and are read as snapshots."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_producer.metrics import Levels, Snapshot, merge_snapshots
+from spark_producer.metrics import Interval, Levels, Snapshot, merge_intervals
 from spark_producer.metrics.metric_table import CLIENT, METRICS, NODE, OWN, TOPIC, Stat
 from tests.fakes.metric_events import drain, everything_once, new_metrics
 
 
-def interval(began: float, ended: float, records: int, *, topic: str = "t", latency: float = 0.1) -> Snapshot:
+def interval(began: float, ended: float, records: int, *, topic: str = "t", latency: float = 0.1) -> Interval:
     """A task that wrote one batch, in Unix seconds 1,000,000 later than given."""
     metrics = new_metrics()
     metrics.mark(began)
@@ -25,8 +25,12 @@ def interval(began: float, ended: float, records: int, *, topic: str = "t", late
     return metrics.since_mark(Levels(0, 1000, 1000, 0, 1, ended - began), ended)
 
 
-def merged(*snapshots: Snapshot) -> Snapshot:
-    found = merge_snapshots(snapshots)
+def merged(*intervals: Interval) -> Snapshot:
+    return merged_interval(*intervals).snapshot()
+
+
+def merged_interval(*intervals: Interval) -> Interval:
+    found = merge_intervals(intervals)
     assert found is not None
     return found
 
@@ -69,34 +73,45 @@ def test_nodes_and_topics_are_kept_apart() -> None:
     assert found.value(TOPIC, "record-send-total", "b") == 2
 
 
-def test_the_client_id_of_a_merged_snapshot_is_that_of_all_parts_or_none() -> None:
+def test_the_client_id_of_a_merged_interval_is_that_of_all_parts_or_none() -> None:
     first = interval(0, 1, 1)
     assert merged(first, first).client_id == "spark"
     assert merged(first, first._replace(client_id="other")).client_id == ""
 
 
 def test_nothing_merges_to_nothing_and_moments_are_no_division_by_zero() -> None:
-    assert merge_snapshots([]) is None
+    assert merge_intervals([]) is None
     moment = interval(5, 5, 10)
     assert merged(moment, moment).value(CLIENT, "buffer-total-bytes") == 2000
     assert math.isfinite(merged(moment, moment).value(CLIENT, "record-send-rate"))
 
 
-def test_a_snapshot_travels_and_is_small() -> None:
+def test_an_interval_is_sent_and_is_small() -> None:
     metrics = new_metrics()
     everything_once(metrics)
-    for snapshot in (metrics.snapshot(Levels(), 1.0), metrics.since_mark(Levels(), 1.0)):
-        sent = pickle.dumps(snapshot)
-        assert pickle.loads(sent) == snapshot
-        assert len(sent) < 6000, "a job may have thousands of tasks"
+    interval = metrics.since_mark(Levels(), 1.0)
+    sent = pickle.dumps(interval)
+    assert pickle.loads(sent) == interval
+    assert len(sent) < 2600, "a job may have thousands of tasks"
+    for snapshot in (metrics.snapshot(Levels(), 1.0), interval.snapshot()):
         values = snapshot.values()
         assert pickle.loads(pickle.dumps(values)) == values
         assert {type(value) for value in values.values()} <= {int, float}
 
 
+def test_an_interval_has_no_entry_for_what_did_not_happen_in_it() -> None:
+    """A task of few rows has nine kinds of events; the tallies that a snapshot has of them are three times as many."""
+    metrics = new_metrics()
+    everything_once(metrics)
+    metrics.mark(1.0)
+    assert not metrics.since_mark(Levels(), 2.0).readings
+    metrics.flushed(0.3, 3.0)
+    assert list(metrics.since_mark(Levels(), 4.0).readings) == [("flush-time", "")]
+
+
 def test_a_metric_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
-        interval(0, 1, 1).value(CLIENT, "record-sent-total")
+        interval(0, 1, 1).snapshot().value(CLIENT, "record-sent-total")
 
 
 intervals = st.builds(
@@ -110,8 +125,9 @@ intervals = st.builds(
 
 @settings(max_examples=50)
 @given(st.lists(intervals, min_size=1, max_size=3), st.lists(intervals, min_size=1, max_size=3))
-def test_it_does_not_matter_in_which_order_snapshots_are_merged(some: list[Snapshot], others: list[Snapshot]) -> None:
-    one, other = merged(merged(*some), merged(*others)).values(), merged(*others, *some).values()
+def test_it_does_not_matter_in_which_order_intervals_are_merged(some: list[Interval], others: list[Interval]) -> None:
+    one = merged(merged_interval(*some), merged_interval(*others)).values()
+    other = merged(*others, *some).values()
     assert one.keys() == other.keys()
     for key, value in one.items():
         assert value == pytest.approx(other[key], nan_ok=True), key
@@ -119,8 +135,8 @@ def test_it_does_not_matter_in_which_order_snapshots_are_merged(some: list[Snaps
 
 @settings(max_examples=30)
 @given(intervals)
-def test_merging_one_changes_nothing(snapshot: Snapshot) -> None:
-    assert merged(snapshot).values() == pytest.approx(snapshot.values(), nan_ok=True)
+def test_merging_one_changes_nothing(part: Interval) -> None:
+    assert merged(part).values() == pytest.approx(part.snapshot().values(), nan_ok=True)
 
 
 def test_what_every_statistic_says_of_tasks_holds() -> None:
@@ -131,7 +147,7 @@ def test_what_every_statistic_says_of_tasks_holds() -> None:
     both = merged(part, part)
     for row in METRICS:
         owner = {NODE: "node-1", TOPIC: "t"}.get(row.group, "")
-        one, two = part.value(row.group, row.name, owner), both.value(row.group, row.name, owner)
+        one, two = (each.value(row.group, row.name, owner) for each in (part.snapshot(), both))
         among_tasks: str = row.stat.value[1]
         adds = among_tasks == "sum" or among_tasks.endswith(" add")
         assert two == pytest.approx(2 * one if adds else one), row

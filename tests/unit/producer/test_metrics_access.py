@@ -227,7 +227,7 @@ def test_an_interval_belongs_to_one_task_alone(broker: LocalBroker) -> None:
             parts_of(producer).meter.start_interval()
             producer.send_batch(rows(count), topic="t")
             producer.flush()
-            intervals.append(parts_of(producer).meter.interval())
+            intervals.append(parts_of(producer).meter.interval().snapshot())
         assert [taken.value(OWN, "record-delivered-total") for taken in intervals] == [300, 20]
         assert [taken.value(TOPIC, "record-send-total", "t") for taken in intervals] == [300, 20]
         assert intervals[1].value(CLIENT, "connection-creation-total") == 0

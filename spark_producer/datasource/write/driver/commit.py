@@ -15,7 +15,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_producer.common.escape import HAS_LINES, escaping_logger
 from spark_producer.datasource.write.driver.report_formats import describe, to_json
 from spark_producer.errors import CommitError
-from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
+from spark_producer.metrics import Interval, Snapshot, WriteReport, merge, merge_intervals
 
 if TYPE_CHECKING:
     from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
@@ -32,7 +32,7 @@ class TaskReport(WriterCommitMessage):
     """The commit message of one task, from its executor to the driver: the report of its rows."""
 
     report: WriteReport
-    metrics: Snapshot | None = None
+    metrics: Interval | None = None
     """The metrics of the time from the task's first row to its last acknowledgement."""
     outcome: TaskOutcome | None = None
     """The task's part of an exactly-once write, which the driver commits. If it has the rows themselves, the report is empty."""
@@ -49,9 +49,14 @@ class ReportedWrite(NamedTuple):
     """
 
     report: WriteReport
-    metrics: Snapshot | None = None
+    interval: Interval | None = None
     exactly_once: Mapping[str, object] | None = None
     status: Literal["committed", "aborted", "unknown"] = "committed"
+
+    @property
+    def metrics(self) -> Snapshot | None:
+        """The metrics of all tasks together, calculated at each access; None if there are none."""
+        return None if self.interval is None else self.interval.snapshot()
 
 
 def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
@@ -63,10 +68,10 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> Reporte
             (docs/streaming.md). Spark refuses to go on from such a checkpoint; the message says how to mend it.
     """
     check_complete(messages, what)
-    total, metrics = merge_reports(messages)
-    logger.info("%s: %s", what, describe(total, metrics), extra=HAS_LINES)
-    json_logger.info("%s", to_json(what, total, metrics))
-    return ReportedWrite(total, metrics)
+    reported = ReportedWrite(*merge_reports(messages))
+    logger.info("%s: %s", what, describe(reported.report, reported.metrics), extra=HAS_LINES)
+    json_logger.info("%s", to_json(what, reported.report, reported.metrics))
+    return reported
 
 
 def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
@@ -87,18 +92,18 @@ def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) ->
 
 def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
     """Log what the successful tasks of a failed write left in Kafka; a retry writes it again."""
-    total, metrics = merge_reports(messages)
+    reported = ReportedWrite(*merge_reports(messages), status="aborted")
     logger.warning(
         "%s failed; the rows of its finished tasks stay in Kafka, perhaps with some rows of the failed ones: %s",
         what,
-        describe(total, metrics),
+        describe(reported.report, reported.metrics),
         extra=HAS_LINES,
     )
-    return ReportedWrite(total, metrics, status="aborted")
+    return reported
 
 
-def merge_reports(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
+def merge_reports(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Interval | None]:
     """Return the merged reports and metrics of tasks."""
     reports = [message for message in messages if isinstance(message, TaskReport)]
-    metrics = merge_snapshots(report.metrics for report in reports if report.metrics is not None)
+    metrics = merge_intervals(report.metrics for report in reports if report.metrics is not None)
     return merge(report.report for report in reports), metrics

@@ -88,18 +88,19 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
     started = time.monotonic()
     driver.commit(sink, outcomes, outcomes[0].batch)
     took_ms = round((time.monotonic() - started) * 1000, 1)
-    total, metrics = merge_reports(messages)
+    total, interval = merge_reports(messages)
     total = merge([total, _inline_report(outcomes, driver.inline_spans(sink))])
     if settings.sink.dead_letter_topic is not None:
         total = total.with_dead_letters(settings.sink.dead_letter_topic, {})
     summary = _summary(outcomes) | {"commit_ms": took_ms}
+    reported = ReportedWrite(total, interval, summary)
     if summary["skipped"]:
         _log_skipped(outcomes[0], what)
     else:
         _warn_without_number(outcomes[0])
         paths = f"{summary['inline']} tasks by the driver, {summary['transactions']} with a transaction of their own; "
         paths += f"{took_ms:g} ms for the commit"
-        description = describe(total, metrics)
+        description = describe(total, reported.metrics)
         logger.info(
             "%s of exactlyOnceId %s: committed exactly once (%s): %s",
             what,
@@ -108,8 +109,8 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
             description,
             extra=HAS_LINES,
         )
-    json_logger.info("%s", to_json(what, total, metrics, exactly_once=summary))
-    return ReportedWrite(total, metrics, summary)
+    json_logger.info("%s", to_json(what, total, reported.metrics, exactly_once=summary))
+    return reported
 
 
 def _log_skipped(outcome: TaskOutcome, what: str) -> None:
@@ -161,12 +162,12 @@ def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage |
         return ReportedWrite(WriteReport({}), status="aborted")
     ended = driver.abort(_sink(settings), outcomes, outcomes[0].batch)
     logger.warning("%s of exactlyOnceId %s failed: %s", what, settings.sink.exactly_once_id, _describe_end(ended))
-    total, metrics = merge_reports(messages)
+    total, interval = merge_reports(messages)
     match ended:
         case WriteAborted():
             return ReportedWrite(WriteReport({}), exactly_once=_summary(outcomes), status="aborted")
         case WriteCommitted():
-            return ReportedWrite(total, metrics, _summary(outcomes))
+            return ReportedWrite(total, interval, _summary(outcomes))
         case NothingToAbort():
             return ReportedWrite(WriteReport({}), exactly_once=_summary(outcomes), status="unknown")
 

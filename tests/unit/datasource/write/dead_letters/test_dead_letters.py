@@ -155,8 +155,9 @@ def test_a_bad_row_is_dead_and_the_good_ones_are_in_order(
     assert set(found.ranges) == {(topic, 0)}
     assert set(found.dead_letters) == {(dead, 0)}
     assert report.metrics is not None
-    assert report.metrics.value(OWN, "record-rejected-total") == 1
-    assert report.metrics.value(OWN_TOPIC, "record-rejected-total", topic) == 1
+    metrics = report.metrics.snapshot()
+    assert metrics.value(OWN, "record-rejected-total") == 1
+    assert metrics.value(OWN_TOPIC, "record-rejected-total", topic) == 1
     (warning,) = [record for record in caplog.records if "dead-letter topic" in record.getMessage()]
     assert f"1 of {ROWS} rows of task 0 went to the dead-letter topic '{dead}' (by class: " in warning.getMessage()
     assert f"bad rows: 1 row went to the dead-letter topic '{dead}'" in describe(found)

@@ -25,7 +25,7 @@ def quiet_metrics() -> ProducerMetrics:
 
 
 def interval_of(metrics: ProducerMetrics) -> Snapshot:
-    return metrics.since_mark(Levels(), 2.0)
+    return metrics.since_mark(Levels(), 2.0).snapshot()
 
 
 def test_without_metrics_a_report_reads_as_totals_and_a_line_for_each_partition_in_order() -> None:
