@@ -59,6 +59,11 @@ class ReportedWrite(NamedTuple):
         return None if self.interval is None else self.interval.snapshot()
 
 
+def is_logged(log: logging.Logger) -> bool:
+    """Return whether a message of level INFO would be shown. To make the messages of a commit costs more than a small commit."""
+    return log.isEnabledFor(logging.INFO) and log.hasHandlers()
+
+
 def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
     """Merge the tasks' reports and log the result.
 
@@ -69,8 +74,10 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> Reporte
     """
     check_complete(messages, what)
     reported = ReportedWrite(*merge_reports(messages))
-    logger.info("%s: %s", what, describe(reported.report, reported.metrics), extra=HAS_LINES)
-    json_logger.info("%s", to_json(what, reported.report, reported.metrics))
+    if is_logged(logger):
+        logger.info("%s: %s", what, describe(reported.report, reported.metrics), extra=HAS_LINES)
+    if is_logged(json_logger):
+        json_logger.info("%s", to_json(what, reported.report, reported.metrics))
     return reported
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -20,6 +20,7 @@ from spark_producer.datasource.write.driver.commit import (
     ReportedWrite,
     TaskReport,
     check_complete,
+    is_logged,
     json_logger,
     logger,
     merge_reports,
@@ -98,19 +99,26 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
         _log_skipped(outcomes[0], what)
     else:
         _warn_without_number(outcomes[0])
-        paths = f"{summary['inline']} tasks by the driver, {summary['transactions']} with a transaction of their own; "
-        paths += f"{took_ms:g} ms for the commit"
-        description = describe(total, reported.metrics)
+        _log_committed(reported, summary, what)
+    if is_logged(json_logger):
+        json_logger.info("%s", to_json(what, total, reported.metrics, exactly_once=summary))
+    return reported
+
+
+def _log_committed(reported: ReportedWrite, summary: Mapping[str, object], what: str) -> None:
+    """Log a commit for people."""
+    if is_logged(logger):
         logger.info(
-            "%s of exactlyOnceId %s: committed exactly once (%s): %s",
+            "%s of exactlyOnceId %s: committed exactly once (%s tasks by the driver, %s with a transaction of their own; %s ms "
+            "for the commit): %s",
             what,
             summary["id"],
-            paths,
-            description,
+            summary["inline"],
+            summary["transactions"],
+            f"{summary['commit_ms']:g}",
+            describe(reported.report, reported.metrics),
             extra=HAS_LINES,
         )
-    json_logger.info("%s", to_json(what, total, reported.metrics, exactly_once=summary))
-    return reported
 
 
 def _log_skipped(outcome: TaskOutcome, what: str) -> None:

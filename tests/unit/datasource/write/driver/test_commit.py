@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from spark_producer.datasource.write.driver import commit as commit_module
 from spark_producer.datasource.write.driver.commit import TaskReport, abort, commit
 from spark_producer.metrics import Levels, OffsetRange, WriteReport
 from tests.fakes.metric_events import everything_once, new_metrics
@@ -50,3 +51,19 @@ def test_an_abort_is_one_warning_for_people(caplog: pytest.LogCaptureFixture) ->
     assert (record.name, record.levelname) == ("pyproducer", "WARNING")
     assert "stay in Kafka" in record.getMessage()
     assert "10 records" in record.getMessage()
+
+
+def test_messages_without_a_handler_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's logging of Python workers adds one. The messages would be most of the work of a small commit."""
+
+    def forbidden(*_: object, **__: object) -> str:
+        raise AssertionError("the message is made")
+
+    for name in ("describe", "to_json"):
+        monkeypatch.setattr(commit_module, name, forbidden)
+    for logger in (commit_module.logger, commit_module.json_logger):
+        monkeypatch.setattr(logger, "propagate", False)
+    assert commit([task(0), task(10)], "micro-batch 3").report.records == 20
+    monkeypatch.setattr(commit_module.logger, "propagate", True)
+    with pytest.raises(AssertionError, match="the message is made"):  # pytest's own handler would show it
+        commit([task(0)], "micro-batch 4")
