@@ -20,9 +20,9 @@ _FAR = 3.0
 NOTES = (
     "A cached DataFrame of binary keys (9 bytes) and values is written with acks=all to one real Kafka, which shares the cores "
     "with Spark (`local[2]`, 4 input partitions). Each run has its own topic, whose rows are counted. Rates are medians, "
-    "followed by the lowest and the highest. Python, JVM ([together](benchmarks_client_cpu.md) the client) and broker are CPU "
-    "seconds per million records; *log B* is a record's bytes in the log. *× Spark's sink* compares with its defaults and the "
-    "same codec."
+    "followed by the lowest and the highest. *Python*, *JVM* and *broker* are CPU seconds per million records; the first two "
+    "together are [the client](benchmarks_client_cpu.md). *log B* is a record's bytes in the log. *× Spark's sink* compares with "
+    "its defaults and the same codec."
 )
 
 

@@ -80,7 +80,7 @@ def ask_states(brokers: TransactionAdmin, ids: Collection[str]) -> None:
 
 
 def _describe_calls(nodes: Mapping[str, int]) -> list[NodeRequest]:
-    """Return the requests about ids to their coordinators."""
+    """Return the requests that describe transactional ids; `nodes` has the coordinator of each."""
     return [
         NodeRequest(
             node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + MAX_IDS_PER_REQUEST]))

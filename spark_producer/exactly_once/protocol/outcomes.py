@@ -11,7 +11,7 @@ from spark_producer.exactly_once.protocol.control_record import ControlRecord
 
 
 class Begun(NamedTuple):
-    """Tasks may run. The commit needs `fencing`; `last` is the last control record without transactions and partitions."""
+    """Tasks may run. The commit needs `fencing`, and `last`: the last control record, with its transactions and partitions removed."""
 
     fencing: ProducerIdAndEpoch
     last: ControlRecord | None
