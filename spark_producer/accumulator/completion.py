@@ -32,8 +32,9 @@ class BatchCompletion:
         self._pool = state.pool
 
     def remove_in_flight(self, batch: ProducerBatch) -> None:
-        """Record that a batch is no longer in flight, after its response or the loss of its connection: no more reads of its
-        buffer."""
+        """Record that a batch is no longer in flight, after its response or the loss of its connection. The network does not
+        read its buffer any more.
+        """
         batch.in_flight = False
         self._in_flight_bytes.remove(batch.queue.node, batch.capacity)
         batch.queue.in_flight.remove(batch)

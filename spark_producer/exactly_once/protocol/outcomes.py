@@ -11,7 +11,7 @@ from spark_producer.exactly_once.protocol.control_record import ControlRecord
 
 
 class Begun(NamedTuple):
-    """Tasks may run. The commit needs `fencing`, and `last`: the last control record, with its transactions and partitions removed."""
+    """Tasks may run. The commit needs `fencing`, and `last`: the last control record, without its transactions and partitions."""
 
     fencing: ProducerIdAndEpoch
     last: ControlRecord | None

@@ -271,7 +271,7 @@ def _how_ended(
 def _is_noted(state: DescribedTransaction | None, candidate: _Candidate) -> bool:
     """Return whether the coordinator's note of the last commit (`noted_commit`) is that of a pending record.
 
-    EndTxn 5 raises the epoch (KIP-890), so the note may have the one after that of the record.
+    EndTxn 5 raises the producer epoch (KIP-890), so the note has the epoch of the record or the next one.
     """
     noted = noted_commit(state)
     if state is None or noted is None or state.producer_id != candidate.producer_id:
