@@ -6,7 +6,7 @@ bytes and layouts only.
 Each loop exists twice, with the same signature and byte-equal results: `portable` (numpy and pyarrow) is always there and
 is the reference; `compiled` (Cython, without the GIL) replaces it if it was built. The environment variable
 PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here, never from one of the two; those that
-only reads and Avro columns use are loaded at their first use.
+only reads and columns of Avro and Protobuf use are loaded at their first use.
 """
 
 import functools
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         record_sizes,
     )
     from spark_producer.kernel.portable_murmur2 import murmur2, murmur2_one
+    from spark_producer.kernel.protobuf_decode import decode_protobuf
     from spark_producer.kernel.single_record import SingleRecord
 LOADED = load(os.environ.get(VARIABLE, ""))
 KERNEL = LOADED.name
@@ -40,7 +41,7 @@ if not TYPE_CHECKING:
     globals().update(LOADED.functions)
 
     def __getattr__(name: str) -> Any:
-        """Load the functions that only reads and Avro columns use."""
+        """Load the functions that only reads and columns of Avro and Protobuf use."""
         if name not in ON_DEMAND.functions:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = load("portable" if LOADED.problem else os.environ.get(VARIABLE, ""), ON_DEMAND)
@@ -69,6 +70,7 @@ __all__ = [
     "SingleRecord",
     "V2Batch",
     "decode_avro",
+    "decode_protobuf",
     "decode_v2",
     "encode_avro",
     "encode_headers",

@@ -39,7 +39,7 @@ def arrow_array(program: Program, raw: list[RawColumn], length: int) -> tuple[Ar
     return builder.build(0, length, lambda rows: rows), builder.mismatches
 
 
-_Rows = Callable[[Int64Array], Int64Array]
+RowsOf = Callable[[Int64Array], Int64Array]
 """Returns the rows of positions in a column."""
 
 
@@ -49,14 +49,14 @@ class _Builder:
         self._program = program
         self._raw = raw
 
-    def build(self, number: int, length: int, rows: _Rows) -> ArrowArray:
+    def build(self, number: int, length: int, rows: RowsOf) -> ArrowArray:
         """Return a column, which is `length` values long. `rows` is for mismatches."""
         plan, raw = self._program.columns[number], self._raw[number]
         if plan.storage is Storage.NOTHING:
             return pa.nulls(length, pa.null())
         if raw.length != length:
             raise ValueError(f"an Avro column has {raw.length} values instead of {length}: the program is damaged")
-        valid = None if raw.valid is None or raw.valid.all() else _bits(raw.valid)
+        valid = None if raw.valid is None or raw.valid.all() else bits_of(raw.valid)
         if plan.storage is Storage.RECORD:
             fields = [self.build(child, length, rows) for child in plan.children]
             return pa.Array.from_buffers(plan.kind, length, [valid], children=fields)
@@ -67,7 +67,7 @@ class _Builder:
             self.mismatches.append(MismatchedValues(np.unique(rows(np.flatnonzero(bad))), plan.path, reason))
         return found
 
-    def _list(self, plan: ColumnPlan, raw: RawColumn, valid: pa.Buffer | None, rows: _Rows) -> ArrowArray:
+    def _list(self, plan: ColumnPlan, raw: RawColumn, valid: pa.Buffer | None, rows: RowsOf) -> ArrowArray:
         items = int(raw.values[-1])
 
         def inner(positions: Int64Array) -> Int64Array:
@@ -89,9 +89,9 @@ def _scalars(plan: ColumnPlan, raw: RawColumn, valid: pa.Buffer | None) -> _Scal
         return _of_bytes(plan, raw, valid)
     kind, values = plan.kind, raw.values
     if plan.storage is Storage.BOOLEAN:
-        return pa.Array.from_buffers(kind, raw.length, [valid, _bits(values)]), None, ""
+        return pa.Array.from_buffers(kind, raw.length, [valid, bits_of(values)]), None, ""
     if plan.symbols is not None:
-        return _symbols(plan.symbols, values, raw), None, ""
+        return named(plan.symbols, values, raw), None, ""
     bad = None
     if pa.types.is_time64(kind):
         bad = (values < 0) | (values >= _DAY_NS)
@@ -100,13 +100,18 @@ def _scalars(plan: ColumnPlan, raw: RawColumn, valid: pa.Buffer | None) -> _Scal
     return pa.Array.from_buffers(kind, raw.length, [valid, buffer_of(values)]), bad, "it is not a time of day"
 
 
-def _symbols(symbols: ArrowArray, values: npt.NDArray[Any], raw: RawColumn) -> ArrowArray:
+def named(symbols: ArrowArray, values: npt.NDArray[Any], raw: RawColumn) -> ArrowArray:
+    """Return the texts of `values`, which are indexes into `symbols`; null where the column is.
+
+    Raises:
+        OverflowError: they have more than 2 GiB.
+    """
     offsets = np.frombuffer(memoryview(symbols.buffers()[1]), np.int32).astype(np.int64)  # type: ignore[arg-type]
     sizes = np.diff(offsets)
     if raw.length and int(sizes.max()) * raw.length > MAX_OFFSET and int(sizes[values].sum()) > MAX_OFFSET:
         raise OverflowError(TOO_MUCH)
     if raw.valid is not None:  # a null index gives null
-        bits = _bits(raw.valid)
+        bits = bits_of(raw.valid)
         return symbols.take(pa.Array.from_buffers(pa.int64(), raw.length, [bits, buffer_of(values)]))
     return symbols.take(from_numbers(values))
 
@@ -120,12 +125,17 @@ def _of_bytes(plan: ColumnPlan, raw: RawColumn, valid: pa.Buffer | None) -> _Sca
     if plan.packed_uuid:
         return _uuids(raw, valid), None, ""
     found = pa.Array.from_buffers(kind, raw.length, [valid, buffer_of(raw.values), buffer_of(raw.data)])
-    if pa.types.is_string(kind) and len(raw.data) and raw.data.max() >= 0x80:  # nearly all texts are ASCII
+    return found, checked_text(found, raw) if pa.types.is_string(kind) else None, "it is not UTF-8"
+
+
+def checked_text(found: ArrowArray, raw: RawColumn) -> BoolArray | None:
+    """Return which strings of an array are not UTF-8, or None if all are."""
+    if len(raw.data) and raw.data.max() >= 0x80:  # nearly all texts are ASCII
         try:
             found.validate(full=True)
         except pa.ArrowInvalid:
-            return found, _not_utf8(raw), "it is not UTF-8"
-    return found, None, ""
+            return _not_utf8(raw)
+    return None
 
 
 def _not_utf8(raw: RawColumn) -> BoolArray:
@@ -207,5 +217,6 @@ def _uuids(raw: RawColumn, valid: pa.Buffer | None) -> ArrowArray:
     return pa.Array.from_buffers(pa.string(), raw.length, [valid, buffer_of(offsets), buffer_of(texts.reshape(-1))])
 
 
-def _bits(flags: ByteArray) -> pa.Buffer:
+def bits_of(flags: ByteArray | BoolArray) -> pa.Buffer:
+    """Return a bit for each flag, as Arrow has them."""
     return buffer_of(np.packbits(flags, bitorder="little"))

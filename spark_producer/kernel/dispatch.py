@@ -36,11 +36,16 @@ AT_IMPORT = Twins(
 )  # fmt: skip
 """What every writer uses."""
 ON_DEMAND = Twins(
-    ("decode_avro", "decode_v2", "encode_avro"),
-    (f"{_PACKAGE}.avro", f"{_PACKAGE}.avro_decode", f"{_PACKAGE}.decode"),
-    (f"{_PACKAGE}.compiled_avro", f"{_PACKAGE}.compiled_avro_decode", f"{_PACKAGE}.compiled_decode"),
+    ("decode_avro", "decode_protobuf", "decode_v2", "encode_avro"),
+    (f"{_PACKAGE}.avro", f"{_PACKAGE}.avro_decode", f"{_PACKAGE}.decode", f"{_PACKAGE}.protobuf_decode"),
+    (
+        f"{_PACKAGE}.compiled_avro",
+        f"{_PACKAGE}.compiled_avro_decode",
+        f"{_PACKAGE}.compiled_decode",
+        f"{_PACKAGE}.compiled_protobuf_decode",
+    ),
 )
-"""What only reads and Avro columns use. It is loaded at its first use: new Python workers start all the time."""
+"""What only reads and columns of Avro and Protobuf use. It is loaded at its first use: new Python workers start all the time."""
 _BUILD = (
     "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"
 )

@@ -11,6 +11,7 @@ from spark_producer.errors import ConfigError, RecordError
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.decoded_column import ColumnDecoder
 from spark_producer.schemas.reader_types import TypeRules
+from spark_producer.schemas.row_decoding import DecodedColumn
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 MODES = ("FAILFAST", "PERMISSIVE")
@@ -49,14 +50,23 @@ class ColumnReader(NamedTuple):
             RecordError: with FAILFAST, a row cannot be decoded; `row_name` returns what the message calls it. And as
             `ColumnDecoder.decode`.
         """
-        found = decoder.decode(column)
-        if found.first is not None and self.mode == "FAILFAST":
-            raise RecordError(
-                f"{row_name(found.first.row)}: column '{self.name}' cannot be decoded as Avro: {found.first.reason}. To read "
-                "null in place of such values, set mode to PERMISSIVE",
-                row=found.first.row,
-            )
-        return found.values
+        return check_decoded(decoder.decode(column), self.name, self.mode, "Avro", row_name)
+
+
+def check_decoded(found: DecodedColumn, name: str, mode: str, form: str, row_name: Callable[[int], str]) -> ArrowArray:
+    """Return the values of a decoded column, in which rows that cannot be decoded are null.
+
+    Raises:
+        RecordError: with the mode FAILFAST, there is such a row; `row_name` returns what the message calls it, and `form` is the
+            name of the format.
+    """
+    if found.first is not None and mode == "FAILFAST":
+        raise RecordError(
+            f"{row_name(found.first.row)}: column '{name}' cannot be decoded as {form}: {found.first.reason}. To read "
+            "null in place of such values, set mode to PERMISSIVE",
+            row=found.first.row,
+        )
+    return found.values
 
 
 def column_kind(reader: ColumnReader) -> pa.DataType:

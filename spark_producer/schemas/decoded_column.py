@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import decode_avro
-from spark_producer.kernel.arrays import (
-    ArrowArray,
-    BoolArray,
-    ByteArray,
-    BytesArray,
-    Int64Array,
-    buffer_of,
-    from_numbers,
-)
+from spark_producer.kernel.arrays import ArrowArray, ByteArray, BytesArray, Int64Array
 from spark_producer.kernel.avro_program import REASONS, Failure, Program, Reason
 from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.kernel.decoded_avro import arrow_array
@@ -26,6 +18,7 @@ from spark_producer.schemas.plan import parse_schema
 from spark_producer.schemas.reader_types import ReaderType, TypeRules, reader_type
 from spark_producer.schemas.registry import UnknownSchema
 from spark_producer.schemas.resolution import program_of
+from spark_producer.schemas.row_decoding import DecodedColumn, DecodedRows, RowsAndFailures, decode_rows, in_order
 from spark_producer.schemas.texts import arrow_type_name
 from spark_producer.schemas.types import Schema
 from spark_producer.schemas.wire_format import ID_BYTES
@@ -35,21 +28,6 @@ NO_FRAME = "it is not in Confluent's wire format, a zero and four bytes of schem
 
 SchemaOf = Callable[[int], str]
 """Returns the text of a writer's schema by its id. It raises `UnknownSchema` for an id that the registry does not have."""
-
-
-class BadRow(NamedTuple):
-    """A row that cannot be decoded, and the reason."""
-
-    row: int
-    reason: str
-
-
-class DecodedColumn(NamedTuple):
-    """The decoded column, in which null and bad rows are null; the number of bad rows, and the first one."""
-
-    values: ArrowArray
-    bad_rows: int
-    first: BadRow | None
 
 
 class ColumnDecoder:
@@ -100,7 +78,7 @@ class ColumnDecoder:
             parts.append(found.values)
             positions.append(frames.rows[chosen][found.good])
             bad += [(frames.rows[chosen][rows], reason) for rows, reason in found.bad]
-        return _in_order(self.kind, len(column), parts, positions, bad)
+        return in_order(self.kind, len(column), parts, positions, bad)
 
     def _program(self, schema_id: int) -> Program | str:
         """Return the program of an id, or the reason why none of its values can be decoded."""
@@ -145,73 +123,17 @@ def _frames(column: BytesArray) -> _Frames:
     return _Frames(rows, ids, view.data, starts + _HEAD, ends, [(odd, NO_FRAME)] if len(odd) else [])
 
 
-class _Decoded(NamedTuple):
-    """Decoded values, the numbers of the rows that have them, and those that have not, with the reasons."""
+def _decoded(program: Program, data: ByteArray, starts: Int64Array, ends: Int64Array) -> DecodedRows:
+    def decode(first: Int64Array, last: Int64Array) -> RowsAndFailures:
+        raw, failures = decode_avro(program, data, first, last)
+        values, mismatches = arrow_array(program, raw, len(first) - len(failures))
+        return values, failures, mismatches
 
-    values: ArrowArray
-    good: Int64Array
-    bad: list[tuple[Int64Array, str]]
-
-
-def _decoded(program: Program, data: ByteArray, starts: Int64Array, ends: Int64Array) -> _Decoded:
-    try:
-        raw, failures = decode_avro(program, data, starts, ends)
-        good = np.delete(np.arange(len(starts)), [failure.row for failure in failures])
-        values, mismatches = arrow_array(program, raw, len(good))
-    except OverflowError as error:
-        raise RecordError(f"an Avro column cannot be decoded: {error}") from None
-    bad = _by_reason(program, failures)
-    if not mismatches:
-        return _Decoded(values, good, bad)
-    unfit = np.unique(np.concatenate([each.rows for each in mismatches]))
-    rest = np.delete(good, unfit)
-    again = _decoded(program, data, starts[rest], ends[rest])
-    bad += [(good[each.rows], f"field '{each.path}': {each.reason}") for each in mismatches]
-    return _Decoded(again.values, rest[again.good], bad)
+    return decode_rows(decode, lambda failure: _reason(program, failure), "an Avro column", starts, ends)
 
 
-def _by_reason(program: Program, failures: list[Failure]) -> list[tuple[Int64Array, str]]:
-    """Return the rows of each reason; its byte is that of the first row."""
-    found: dict[tuple[int, int], list[int]] = {}
-    positions: dict[tuple[int, int], int] = {}
-    for failure in failures:
-        key = failure.reason, failure.op
-        found.setdefault(key, []).append(failure.row)
-        positions.setdefault(key, failure.position)
-    return [(np.array(rows, np.int64), _reason(program, *key, positions[key])) for key, rows in found.items()]
-
-
-def _reason(program: Program, reason: int, op: int, position: int) -> str:
-    failed = program.ops[op]
-    text = failed.reason if reason == Reason.SCHEMA else REASONS[Reason(reason)]
+def _reason(program: Program, failure: Failure) -> str:
+    failed = program.ops[failure.op]
+    text = failed.reason if failure.reason == Reason.SCHEMA else REASONS[Reason(failure.reason)]
     where = text if text.startswith("field '") else f"field '{failed.path}': {text}"
-    return f"{where} (byte {_HEAD + position})"
-
-
-def _in_order(
-    kind: pa.DataType, length: int, parts: list[Any], positions: list[Int64Array], bad: list[tuple[Int64Array, str]]
-) -> DecodedColumn:
-    rows = [numbers for numbers, _ in bad if len(numbers)]
-    first = min((BadRow(int(numbers.min()), reason) for numbers, reason in bad if len(numbers)), default=None)
-    count = len(np.unique(np.concatenate(rows))) if rows else 0
-    if len(parts) == 1 and len(parts[0]) == length:
-        return DecodedColumn(parts[0], count, first)
-    if not parts:
-        return DecodedColumn(_nulls(length, kind), count, first)
-    places: Int64Array = np.full(length, -1, np.int64)
-    places[np.concatenate(positions)] = np.arange(sum(map(len, parts)))
-    found = pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
-    return DecodedColumn(_taken(found, places), count, first)
-
-
-def _taken(values: ArrowArray, places: Int64Array) -> ArrowArray:
-    """Return the values at these places; null where they are negative."""
-    valid: BoolArray = places >= 0
-    bits = buffer_of(np.packbits(valid, bitorder="little"))
-    numbers = from_numbers(places)
-    return values.take(pa.Array.from_buffers(pa.int64(), len(places), [bits, numbers.buffers()[1]]))
-
-
-def _nulls(length: int, kind: Any) -> ArrowArray:
-    found: ArrowArray = pa.nulls(length, kind)
-    return found
+    return f"{where} (byte {_HEAD + failure.position})"

@@ -15,6 +15,7 @@ from spark_producer.schemas.column_reader import ColumnReader, check_mode, colum
 from spark_producer.schemas.decoded_column import ColumnDecoder
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.reader_types import TypeRules
+from spark_producer.schemas.registry import AVRO, PROTOBUF
 from spark_producer.schemas.types import avro_schema
 from spark_producer.schemas.wire_format import prefix_of
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 TIMEOUT = 60.0
-"""Seconds for each request of `from_confluent_avro` to a registry; those of a write have `kafka.max.block.ms`."""
+"""Seconds for each request to a registry of functions that decode; those of a write have `kafka.max.block.ms`."""
 
 
 def to_confluent_avro(
@@ -130,11 +131,70 @@ def from_confluent_avro(
     return found
 
 
-def _access(options: Mapping[str, object], *, needed: bool) -> RegistryAccess | None:
+def from_confluent_protobuf(
+    column: Column | str,
+    options: Mapping[str, object] | None = None,
+    *,
+    subject: str | None = None,
+    schema: str | None = None,
+    message: str | None = None,
+    mode: str = "FAILFAST",
+    recursive_field_max_depth: int = 0,
+) -> Column:
+    """Return a column of Protobuf in Confluent's wire format decoded. Null stays null.
+
+    The driver asks the registry for the subject, and compiles its schemas. A task asks for ids that are not among the subject's
+    newest versions, to know which message they name; then it needs the registry's client, the compiler, and the files of the
+    options. Without a registry values of all ids are taken for the message.
+
+    Args:
+        column: A binary column, or its name.
+        options: The options of the registry (docs/protobuf.md), and `secretsAllow` for references to secrets.
+        subject: The subject of the column, such as `flights-value`.
+        schema: The reader's schema as the text of a `.proto` file; by default the subject's latest.
+        message: The name of the message, with or without its package; by default the first one of the schema. Values that
+            another message was written to cannot be decoded.
+        mode: What a value is that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in `from_protobuf`.
+        recursive_field_max_depth: How often a message may occur within itself; 0 refuses such messages.
+
+    Raises:
+        ConfigError: an option is wrong, neither `schema` nor `subject` is given, or the registry's client or the compiler is not
+            installed.
+        SchemaError: the reader's schema is not valid, has no such message, or Spark has no such type.
+        RegistryError: the registry cannot be reached, or does not have the subject.
+        RecordError: in tasks, with `FAILFAST`, a value cannot be decoded; the message has its row in the batch, and the reason.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
+    from spark_producer.schemas.protobuf.decoded_column import ProtobufDecoder
+
+    access = _access(options or {}, needed=schema is None, kind=PROTOBUF)
+    latest: str | None = None
+    known: dict[int, str] = {}
+    if subject is not None and access is not None:
+        latest, known = subject_schemas(access, subject)
+    wanted = ReaderSchema(schema, message, recursive_field_max_depth)
+    reader = protobuf_reader("value", wanted, check_mode(mode), known, access, latest)
+    decoders: list[ProtobufDecoder] = []
+
+    def decode(values: ArrowArray) -> ArrowArray:
+        if not decoders:
+            decoders.append(reader.decoder())
+        return reader.decode(decoders[0], values, lambda row: f"row {row} of a batch")
+
+    decode.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    kind = from_arrow_type(reader.decoder().kind)
+    found: Column = arrow_udf(decode, kind)(column)  # type: ignore[call-overload]
+    return found
+
+
+def _access(options: Mapping[str, object], *, needed: bool, kind: str = AVRO) -> RegistryAccess | None:
     if not options and not needed:
         return None
     registry, allowed = parse_registry_options(options)
-    return RegistryAccess(registry, allowed, TIMEOUT)
+    return RegistryAccess(registry, allowed, TIMEOUT, kind)
 
 
 def _has_times() -> bool:

@@ -6,6 +6,7 @@ Tasks that write make no requests: they get an id and a plan. Tasks that read as
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -38,15 +39,24 @@ MAX_RESPONSE_BYTES = 16 << 20
 MAX_VERSIONS = 20
 """Maximum versions of a subject that are got in advance, a request each. Older ones are asked for when a value has their id."""
 
+MAX_REFERENCES = 100
+"""Maximum schemas that one schema refers to, directly or not, a request each."""
+
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+"""The registry's names of formats."""
+
 _Result = TypeVar("_Result")
 
 
 class UnknownSchema(RegistryError):
-    """The registry has no schema with an id, or one that is not Avro, or is not complete."""
+    """The registry has no schema with an id, or one of another format, or one that is not complete."""
 
 
 class RegisteredSchema(NamedTuple):
-    """A schema of the registry: its id, and its text if it was requested."""
+    """A schema of the registry: its id, and its text if it was requested.
+
+    The text of a Protobuf schema is JSON: its own text as `schema`, and those of the schemas that it refers to as `references`.
+    """
 
     schema_id: int
     text: str | None = None
@@ -56,11 +66,15 @@ class Registry:
     """A client of a Schema Registry, until `close`. Every call returns or raises within about `timeout` seconds.
 
     The client's own timeouts are for single reads, so each call runs in a thread that is left to itself after the timeout; the
-    bytes that it reads are bounded. `reveal` returns the text of a secret, which may be a reference.
+    bytes that it reads are bounded. `reveal` returns the text of a secret, which may be a reference. `kind` is the format of the
+    schemas, `AVRO` or `PROTOBUF`.
     """
 
-    def __init__(self, options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> None:
+    def __init__(
+        self, options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float, kind: str = AVRO
+    ) -> None:
         self._options = options
+        self._kind = kind
         self._timeout = timeout
         self._client = _connect(options, reveal, timeout)
 
@@ -93,7 +107,7 @@ class Registry:
             return _with_id(found.schema_id)
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the latest schema of a subject, which must be Avro.
+        """Return the latest schema of a subject, which must have the registry's format.
 
         Raises:
             RegistryError: as `register`; or there is no such subject.
@@ -101,11 +115,11 @@ class Registry:
         with self._request_errors(f"get the latest schema of subject {subject!r}", subject):
             found = self._timed(lambda: self._client.get_latest_version(subject))
             return _with_id(found.schema_id)._replace(
-                text=_text(found.schema, f"the latest schema of subject {subject!r}")
+                text=self._text(found.schema, f"the latest schema of subject {subject!r}")
             )
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """Return the newest versions of a subject, the latest one last. Earlier ones that are not Avro are left out.
+        """Return the newest versions of a subject, the latest one last. Earlier ones of another format are left out.
 
         Raises:
             RegistryError: as `latest`.
@@ -117,19 +131,37 @@ class Registry:
                 each = self._timed(lambda number=version: self._client.get_version(subject, number))  # type: ignore[misc]
                 with contextlib.suppress(UnknownSchema):
                     found[each.schema_id] = _with_id(each.schema_id)._replace(
-                        text=_text(each.schema, "an earlier version")
+                        text=self._text(each.schema, "an earlier version")
                     )
         found.pop(latest.schema_id, None)
         return [*found.values(), latest]
 
     def by_id(self, schema_id: int) -> str:
-        """Return the Avro schema of an id.
+        """Return the schema of an id.
 
         Raises:
-            UnknownSchema: there is no such id, or its schema is not Avro. RegistryError: as `register`.
+            UnknownSchema: there is no such id, or its schema has another format. RegistryError: as `register`.
         """
         with self._request_errors(f"get schema {schema_id}", None):
-            return _text(self._timed(lambda: self._client.get_schema(schema_id)), f"schema {schema_id}")
+            return self._text(self._timed(lambda: self._client.get_schema(schema_id)), f"schema {schema_id}")
+
+    def _text(self, schema: Schema, what: str) -> str:
+        if self._kind == AVRO:
+            return _text(schema, what)
+        if schema.schema_type != PROTOBUF:
+            raise UnknownSchema(f"{what} is {for_log(str(schema.schema_type or AVRO))}, not Protobuf")
+        found: dict[str, str] = {}
+        left = list(schema.references or ())
+        while left:
+            each = left.pop()
+            if each.name in found:
+                continue
+            if len(found) == MAX_REFERENCES:
+                raise UnknownSchema(f"{what} refers to more than {MAX_REFERENCES} other schemas")
+            inner = self._timed(lambda it=each: self._client.get_version(it.subject, it.version)).schema  # type: ignore[misc]
+            found[_checked(each.name)] = _checked(inner.schema_str)
+            left += inner.references or ()
+        return json.dumps({"schema": _checked(schema.schema_str), "references": found})
 
     def _timed(self, call: Callable[[], _Result]) -> _Result:
         """Return what a call returns, or raise its error.
@@ -279,9 +311,13 @@ def _text(schema: Schema, what: str) -> str:
         raise UnknownSchema(
             f"{what} refers to other schemas, which is not supported. Give the complete schema in valueSchema"
         )
-    if not isinstance(schema.schema_str, str):
+    return _checked(schema.schema_str)
+
+
+def _checked(text: object) -> str:
+    if not isinstance(text, str):
         raise ValueError("no schema")
-    return schema.schema_str
+    return text
 
 
 _HINTS = {

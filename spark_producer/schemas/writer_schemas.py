@@ -8,14 +8,14 @@ from typing import NamedTuple
 from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import RegistryError
-from spark_producer.schemas.registry import Registry, UnknownSchema
+from spark_producer.schemas.registry import AVRO, Registry, UnknownSchema
 from spark_producer.security.references import resolve
 
 MAX_UNKNOWN = 1000
 """Maximum ids of one task that the registry does not have: bytes of another format have ids at random, each a request."""
 
-_asked: dict[tuple[str, int], str] = {}
-"""The texts that this process got from registries, by address and id. A registry never changes the schema of an id."""
+_asked: dict[tuple[str, str, int], str] = {}
+"""The texts that this process got from registries, by address, format and id. A registry never changes the schema of an id."""
 
 
 class RegistryAccess(NamedTuple):
@@ -25,11 +25,13 @@ class RegistryAccess(NamedTuple):
         options: The options of the registry.
         allowed: The rules for references, as `resolve`.
         timeout: Seconds for each request.
+        kind: The format of the schemas, as in `Registry`.
     """
 
     options: RegistryOptions
     allowed: tuple[str, ...]
     timeout: float
+    kind: str = AVRO
 
     def connect(self) -> Registry:
         """Return a client, which the caller closes.
@@ -41,7 +43,7 @@ class RegistryAccess(NamedTuple):
         def reveal(name: str, secret: Secret) -> str:
             return resolve(secret, self.allowed, name=name)
 
-        return Registry(self.options, reveal, self.timeout)
+        return Registry(self.options, reveal, self.timeout, self.kind)
 
 
 class WriterSchemas:
@@ -57,14 +59,14 @@ class WriterSchemas:
         """Return the schema of an id.
 
         Raises:
-            UnknownSchema: there is none, or it is not Avro. RegistryError: the registry cannot be reached, or refuses.
+            UnknownSchema: there is none, or it has another format. RegistryError: the registry cannot be reached, or refuses.
             ConfigError: as `RegistryAccess.connect`.
         """
         if schema_id in self._known:
             return self._known[schema_id]
         if self._access is None:
             raise UnknownSchema(f"schema {schema_id} is not among those given, and there is no registry to ask")
-        key = self._access.options.schema_registry_url, schema_id
+        key = self._access.options.schema_registry_url, self._access.kind, schema_id
         if key not in _asked:
             _asked[key] = self._ask(self._access, schema_id)
         return _asked[key]

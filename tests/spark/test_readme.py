@@ -25,8 +25,8 @@ from tests.support.read_confluent import end_offsets
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-OWN_TEST = ["avro.md", "metrics.md", "reports.md", "security.md", "transactions.md", "upstream.md"]
-"""Run by tests of their own: spark/test_avro.py, spark/test_metrics_page.py, spark/test_reports.py,
+OWN_TEST = ["avro.md", "metrics.md", "protobuf.md", "reports.md", "security.md", "transactions.md", "upstream.md"]
+"""Run by tests of their own: spark/test_avro.py, spark/test_metrics_page.py, spark/test_protobuf.py, spark/test_reports.py,
 pages/test_security_page.py, kafka/test_transactions.py, spark/test_upstream.py."""
 
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]

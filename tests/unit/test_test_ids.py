@@ -24,7 +24,7 @@ FAMILIES: dict[str, int | tuple[int, ...]] = {
     "PUB": 7, "J": 11, "W": 8, "IDX": 2, "GC": 4, "DIR": 7,
     "RAH": 5, "RC": 2, "TAIL": 9, "RO": 2,
     "COM": 25,
-    "RD": 21,
+    "RD": 22,
 }  # fmt: skip
 """Letters of each family of ids that the page has a table of, and how many there are, or which; 0 if its ids have no numbers.
 

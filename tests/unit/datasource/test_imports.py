@@ -23,7 +23,8 @@ HEAVY = {
 NOT_FOR_WRITERS = {
     "admin.offsets", "broker", "cli", "config.source_parsing", "config.subscription", "consumer", "datasource.read",
     "kernel.avro", "kernel.avro_decode", "kernel.avro_program", "kernel.compiled_avro_decode", "kernel.compiled_decode",
-    "kernel.decode", "kernel.decode_messages", "legacy_formats", "record.message_reader", "record.reading",
+    "kernel.decode", "kernel.decode_messages", "kernel.protobuf_decode", "legacy_formats",
+    "record.message_reader", "record.reading",
     "protocol.messages.configs", "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
 }  # fmt: skip
 ONLY_FOR_TASKS = {

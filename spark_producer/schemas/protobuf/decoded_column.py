@@ -1,0 +1,97 @@
+"""Decodes a column of Protobuf in Confluent's wire format, whatever ids its rows have: fields are found by their numbers."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.common.escape import for_log
+from spark_producer.errors import SchemaError
+from spark_producer.kernel import decode_protobuf
+from spark_producer.kernel.arrays import ArrowArray, BoolArray, BytesArray, Int64Array
+from spark_producer.kernel.avro_program import Failure
+from spark_producer.kernel.decoded_protobuf import protobuf_array
+from spark_producer.kernel.protobuf_program import PROTOBUF_REASONS, ProtobufProgram, ProtobufReason
+from spark_producer.schemas.protobuf.frames import NO_FRAME, Frames, frames_of
+from spark_producer.schemas.protobuf.message_names import WriterMessages
+from spark_producer.schemas.registry import UnknownSchema
+from spark_producer.schemas.row_decoding import DecodedColumn, RowsAndFailures, decode_rows, in_order
+from spark_producer.schemas.texts import arrow_type_name
+
+
+class ProtobufDecoder:
+    """Decodes the values of a column into one type.
+
+    Args:
+        program: How the message is decoded.
+        message: The full name of the message.
+        writers: The names of messages, by which values of another message are found; None takes all values for this one.
+    """
+
+    def __init__(self, program: ProtobufProgram, message: str, writers: WriterMessages | None) -> None:
+        self._program = program
+        self._message = message
+        self._writers = writers
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The Arrow type of the decoded column."""
+        return self._program.columns[0].kind
+
+    def decode(self, column: ArrowArray) -> DecodedColumn:
+        """Return a binary column decoded. A null stays null.
+
+        Raises:
+            SchemaError: the column is not binary. RegistryError: the registry cannot be reached, or refuses.
+            ConfigError: a schema of the registry must be compiled, and the extra is not installed.
+            RecordError: the decoded values have more than 2 GiB.
+        """
+        path = self._program.columns[0].path
+        if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+            raise SchemaError(
+                f"column '{path}' is {arrow_type_name(column.type)}, but Protobuf in Confluent's wire format is binary"
+            )
+        frames = frames_of(cast("BytesArray", column))
+        bad = [(frames.odd, NO_FRAME)]
+        chosen: BoolArray = np.ones(len(frames.pairs), np.bool_)
+        for number, (schema_id, indexes) in enumerate(frames.pairs):
+            reason = self._other_message(schema_id, indexes)
+            if reason:
+                chosen[number] = False
+                bad.append((frames.rows[frames.sources == number], reason))
+        rows = np.arange(len(frames.rows)) if chosen.all() else np.flatnonzero(chosen[frames.sources])
+        found = decode_rows(
+            lambda first, last: self._decode(frames, first, last),
+            self._reason,
+            "a Protobuf column",
+            frames.starts[rows],
+            frames.ends[rows],
+        )
+        bad += [(frames.rows[rows[numbers]], reason) for numbers, reason in found.bad]
+        return in_order(self.kind, len(column), [found.values], [frames.rows[rows[found.good]]], bad)
+
+    def _other_message(self, schema_id: int, indexes: tuple[int, ...]) -> str:
+        """Return the reason why values are not of this message, or nothing."""
+        if self._writers is None:
+            return ""
+        try:
+            names = self._writers.names(schema_id)
+        except (UnknownSchema, SchemaError) as error:
+            return str(error)
+        found = names.get(indexes, ())
+        if self._message in found:
+            return ""
+        if not found:
+            return f"schema {schema_id} has no message with the indexes {list(indexes)}"
+        return f"it is the message {for_log(found[0])}, not {for_log(self._message)}"
+
+    def _decode(self, frames: Frames, first: Int64Array, last: Int64Array) -> RowsAndFailures:
+        raw, failures = decode_protobuf(self._program, frames.data, first, last)
+        values, mismatches = protobuf_array(self._program, raw, len(first) - len(failures))
+        return values, failures, mismatches
+
+    def _reason(self, failure: Failure) -> str:
+        text = PROTOBUF_REASONS[ProtobufReason(failure.reason)]
+        return f"field '{self._program.columns[failure.op].path}': {text} (byte {failure.position} of the message)"
