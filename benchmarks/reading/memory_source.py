@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 from spark_producer.config import SourceOptions
 from spark_producer.datasource.interpreter import gc_freeze_on_second_task
 from spark_producer.datasource.read.columns import default_columns
-from spark_producer.datasource.read.task_start import acknowledge_in_task
 from spark_producer.datasource.spark_compat import arrow_schema
+from spark_producer.datasource.task_start import acknowledge_in_task
 
 Offset = dict[str, int]
 """The rows so far, as `{"rows": 100}`."""

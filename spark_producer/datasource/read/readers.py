@@ -12,7 +12,7 @@ from spark_producer.datasource.error_boundary import hide_internal_traceback, hi
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.read.pushed_filters import PushedFilters
 from spark_producer.datasource.read.source_settings import SourceSettings
-from spark_producer.datasource.read.task_start import acknowledge_in_task
+from spark_producer.datasource.task_start import acknowledge_in_task
 
 if TYPE_CHECKING:  # neither the lookup of a format nor the driver of a stream handles rows
     import pyarrow as pa

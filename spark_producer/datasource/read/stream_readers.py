@@ -12,7 +12,6 @@ from spark_producer.datasource.error_boundary import hide_internal_traceback, hi
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.read.source_settings import SourceSettings
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
-from spark_producer.datasource.read.task_start import acknowledge_in_task
 from spark_producer.datasource.spark_compat import (
     HAS_READ_LIMITS,
     ReadAllAvailable,
@@ -21,6 +20,7 @@ from spark_producer.datasource.spark_compat import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from spark_producer.datasource.task_start import acknowledge_in_task
 from spark_producer.errors import PyProducerError
 
 if TYPE_CHECKING:  # the driver handles no rows, and tasks no offsets

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from spark_producer.datasource.error_boundary import as_pickling_error, hide_internal_traceback
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.spark_compat import DataSourceStreamArrowWriter
+from spark_producer.datasource.task_start import acknowledge_in_task
 from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport, abort, commit
 from spark_producer.datasource.write.task_settings import TaskSettings
 
@@ -41,6 +42,12 @@ class _Writer:
 
             self.settings = begin_write(self.settings)
         return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the writer in a task (executor), or in the commit of a batch write (driver), which needs no network."""
+        self.__dict__.update(state)
+        if TaskContext.get() is not None:
+            acknowledge_in_task()
 
     @hide_internal_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from pyspark import TaskContext
 
+from spark_producer.config import parse_options
 from spark_producer.datasource import jvm_socket
 from spark_producer.datasource.jvm_socket import JvmConnection
 from spark_producer.datasource.read.planning import batch_reader, default_schema, stream_reader
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.network import quick_ack, set_quickack
 
 Pair = tuple[socket.socket, socket.socket]
@@ -113,6 +117,24 @@ def test_a_reader_that_a_task_unpickles_is_acknowledged_before_its_ranges_come(
         reader: Any = main(infile, None)
         assert reported == [inode(near)]
         assert reader.settings.source.subscribe == "t"
+
+
+@pytest.mark.parametrize("writer", [BatchWriter, StreamWriter])
+def test_a_writer_that_a_task_unpickles_is_acknowledged_before_its_rows_are_read(
+    jvm: socket.socket, reported: list[int], monkeypatch: pytest.MonkeyPatch, writer: type[BatchWriter | StreamWriter]
+) -> None:
+    """The commit of a batch write unpickles it too, and loads no network for that."""
+    config, sink = parse_options({"kafka.bootstrap.servers": "localhost:9092", "topic": "t"})
+    pickled = pickle.dumps(writer(TaskSettings(config, sink)))
+    with connection(jvm) as (near, _), near.makefile("rb") as infile:
+        main = spark_main("pyspark.worker")
+        main.__globals__["call"] = lambda: pickle.loads(pickled)
+        main(infile, None)
+        assert reported == [], "no task does it"
+        monkeypatch.setattr(TaskContext, "_taskContext", object())
+        restored: Any = main(infile, None)
+        assert reported == [inode(near)]
+        assert restored.settings.sink.topic == "t"
 
 
 def test_without_spark_among_the_callers_nothing_is_touched(jvm: socket.socket, reported: list[int]) -> None:
