@@ -18,7 +18,7 @@ _NAME_AND_PASSWORD = ("sasl_username", "sasl_password")
 _ENDPOINT_FIELDS = (
     "sasl_oauthbearer_method", "sasl_oauthbearer_token_endpoint_url", "sasl_oauthbearer_client_credentials_client_id",
     "sasl_oauthbearer_client_credentials_client_secret", "sasl_oauthbearer_scope", "sasl_oauthbearer_header_urlencode",
-    "https_ca_location", "https_ca_pem",
+    "sasl_oauthbearer_azure_tenant_id", "https_ca_location", "https_ca_pem",
 )  # fmt: skip
 
 _MODULES = {
@@ -47,7 +47,7 @@ class Credentials:
     scope: str = ""
     extensions: tuple[tuple[str, str], ...] = ()
     provider: str = ""
-    """The token provider; empty if tokens come from an endpoint."""
+    """The token provider; empty if tokens come from an endpoint or a file."""
     provider_options: tuple[tuple[str, str], ...] = ()
     given_by: str = ""
     """The options with name and password, for messages."""
@@ -135,7 +135,8 @@ def _token_login(config: SecurityOptions, jaas_options: Mapping[str, Secret]) ->
     )  # fmt: skip
     scope = _merged(Secret(config.sasl_oauthbearer_scope), "sasl_oauthbearer_scope", jaas_options, "scope")
     aws = tuple((key, jaas_options[key].reveal()) for key in jaas.KEYS[jaas.IAM] if key in jaas_options)
-    given = GivenCredentials(bool(client_id), bool(client_secret), bool(scope), bool(aws))
+    tenant = bool(config.sasl_oauthbearer_azure_tenant_id)
+    given = GivenCredentials(bool(client_id), bool(client_secret), bool(scope), bool(aws), tenant)
     return Credentials(
         "OAUTHBEARER",
         client_id=client_id.reveal(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from spark_producer.common.secret import Secret
+from spark_producer.config.cloud_identities import AZURE_CLIENT_SECRET, AZURE_WORKLOAD_IDENTITY, CLOUD_PROVIDERS
 from spark_producer.config.option import INT32_MAX, Option, option
 from spark_producer.config.unsupported import KAFKA_PREFIX, KERBEROS
 
@@ -94,7 +95,8 @@ class SecurityOptions:
     )
     sasl_oauthbearer_token_endpoint_url: str = option(
         "",
-        "The https address of the token endpoint (RFC 6749, client credentials).",
+        "The https address of the token endpoint (RFC 6749, client credentials); or `file:///path` of a file with a token, which "
+        "`secretsAllow` must allow.",
     )
     sasl_oauthbearer_client_credentials_client_id: str = option(
         "", "Client id for the token endpoint.", aliases=("sasl.oauthbearer.client.id",)
@@ -111,10 +113,16 @@ class SecurityOptions:
     )
     sasl_oauthbearer_token_provider: str = option(
         "",
-        "A Python function `module:function`, imported where connections are made, that returns a token, its end in "
-        "milliseconds since 1970, and optionally extensions; or `aws-msk-iam`.",
+        f"A cloud identity: {', '.join(f'`{name}`' for name in CLOUD_PROVIDERS)}; or a Python function `module:function`, "
+        "imported where connections are made, that returns a token, its end in milliseconds since 1970, and perhaps extensions.",
         name="oauthTokenProvider",
         former_names=("sasl.oauthbearer.token.provider",),
+    )
+    sasl_oauthbearer_azure_tenant_id: str = option(
+        "",
+        f"The Entra tenant of `{AZURE_CLIENT_SECRET}` and `{AZURE_WORKLOAD_IDENTITY}`; by default AZURE_TENANT_ID in the "
+        "environment.",
+        name="azureTenantId",
     )
     https_ca_location: str = option(
         "",
@@ -123,8 +131,8 @@ class SecurityOptions:
     https_ca_pem: str = option("", "The same as PEM text.")
     sasl_login_callback_handler_class: str = option(
         "",
-        "Kafka's `OAuthBearerLoginCallbackHandler` (a token endpoint) or Amazon's (AWS_MSK_IAM); for other classes give "
-        "`oauthTokenProvider`.",
+        "Kafka's `OAuthBearerLoginCallbackHandler` (a token endpoint), Amazon's (AWS_MSK_IAM) or Google's "
+        "`GcpLoginCallbackHandler`; for other classes give `oauthTokenProvider`.",
     )
     sasl_client_callback_handler_class: str = option(
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_producer.common.secret import Secret
 from spark_producer.config import ConnectionOptions, jaas
+from spark_producer.config.cloud_identities import AZURE_PROVIDERS, GOOGLE_PROVIDER
 from spark_producer.config.references import is_reference
 from spark_producer.config.sasl_rules import Credentials, credentials
 from spark_producer.config.security_rules import has_login, has_tls
@@ -109,13 +110,15 @@ def _sasl(config: ConnectionOptions, login: Credentials) -> SaslSettings:
 
 
 def _oidc(config: ConnectionOptions, login: Credentials) -> OidcSettings | None:
-    if login.client_secret is None:
+    named = login.provider in AZURE_PROVIDERS or login.provider == GOOGLE_PROVIDER
+    if not named and not config.sasl_oauthbearer_token_endpoint_url:
         return None
     return OidcSettings(
         token_endpoint=config.sasl_oauthbearer_token_endpoint_url,
         client_id=login.client_id,
-        client_secret=login.client_secret,
+        client_secret=login.client_secret or Secret(""),
         scope=login.scope,
+        tenant=config.sasl_oauthbearer_azure_tenant_id,
         urlencode_header=config.sasl_oauthbearer_header_urlencode,
         trust=_store(location=config.https_ca_location, pem=config.https_ca_pem),
         connect_timeout=config.sasl_login_connect_timeout_ms / 1000,

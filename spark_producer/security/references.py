@@ -127,6 +127,20 @@ def _of_file(rest: str, rules: Sequence[str], name: str) -> Secret:
     return Secret(value)
 
 
+def read_secret_file(path: str, *, name: str) -> Secret:
+    """Return the text of a file that the environment of the process names in the variable `name`, without white space around it.
+
+    Raises:
+        ConfigError: it cannot be read, is too large or empty. It has the attribute `fatal`.
+    """
+    real = _real(path)
+    text, problem = _read(real) if real is not None else ("", "it cannot be read")
+    text = text.strip()
+    if problem or not text:
+        raise _error(name, f"{for_log(path)}: {problem or 'it is empty'}")
+    return Secret(text)
+
+
 def _real(path: str) -> str | None:
     """Return the real path; None if a link changes while it is followed."""
     try:

@@ -48,9 +48,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """The token endpoint of OAUTHBEARER, and its client credentials (RFC 6749, 4.4)."""
+    """The token endpoint of OAUTHBEARER and its client credentials (RFC 6749, 4.4), or the client of a cloud identity."""
 
     token_endpoint: str
+    """The URL; `file:///path` of a file with a token; or empty for a cloud identity, whose library knows its endpoint."""
     client_id: str
     client_secret: Secret
     scope: str = ""
@@ -63,6 +64,8 @@ class OidcSettings:
     retry_backoff: float = 0.1
     retry_backoff_max: float = 10.0
     """Minimum and maximum backoff in seconds, as are the timeouts."""
+    tenant: str = ""
+    """The tenant of Microsoft Entra; empty for that of the environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class SaslSettings:
     """OAUTHBEARER's extensions (KIP-342)."""
     oidc: OidcSettings | None = None
     provider: str = ""
-    """The token provider, `module:function`, or `aws-msk-iam`."""
+    """The token provider: `module:function`, or the name of a cloud identity."""
     provider_options: tuple[tuple[str, str], ...] = ()
     """The options of the JAAS entry for AWS: awsProfileName, awsRoleArn, awsRoleSessionName."""
     refresh_window_factor: float = 0.8
@@ -91,6 +94,11 @@ class SaslSettings:
     """Whether the password or token may only be sent to loopback addresses, since it would cross a network in clear text."""
     given_by: str = field(default="kafka.sasl.username and kafka.sasl.password", compare=False)
     """The options with the user name and password that the user has set, for messages."""
+
+    @property
+    def has_token_file(self) -> bool:
+        """Whether tokens come from a file."""
+        return self.oidc is not None and self.oidc.token_endpoint.startswith("file:")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ from spark_producer.security.settings import SaslSettings
 ENDLESS: Final = math.inf
 """Expiry of a token without a known one."""
 
+MAX_FILE_AGE_S: Final = 300.0
+"""Maximum seconds between two reads of a token file. Kubernetes advises to read a mounted token every five minutes, since the
+kubelet replaces it after 80 % of its life (its page on service account token volume projection)."""
+
 _TOKEN: Final = re.compile(r"[-_~+/.A-Za-z0-9]+=*")
 _KEY: Final = re.compile(r"[A-Za-z]+")
 _VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
@@ -104,12 +108,14 @@ def next_refresh(settings: SaslSettings, expires_at: float, now: float, chance: 
     """Return the time of the next fetch, for a token that was received `now`. `chance` is from 0 to 1.
 
     As in Kafka's ExpiringCredentialRefreshingLogin: after 80 to 85 % of the lifetime, but not in its last five minutes and not in
-    the first one. A lifetime that is too short for both has neither limit.
+    the first one. A lifetime that is too short for both has neither limit. A token file is read again after `MAX_FILE_AGE_S` at
+    the latest, since another one may be there by then.
     """
+    latest = now + MAX_FILE_AGE_S if settings.has_token_file else ENDLESS
     if expires_at == ENDLESS:
-        return ENDLESS
+        return latest
     fraction = settings.refresh_window_factor + settings.refresh_window_jitter * chance
     proposed = now + (expires_at - now) * fraction
     if now + settings.refresh_min_period + settings.refresh_buffer > expires_at:
-        return proposed
-    return max(min(proposed, expires_at - settings.refresh_buffer), now + settings.refresh_min_period)
+        return min(proposed, latest)
+    return min(max(min(proposed, expires_at - settings.refresh_buffer), now + settings.refresh_min_period), latest)

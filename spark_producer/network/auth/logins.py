@@ -9,7 +9,7 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
+from spark_producer.errors import AuthenticationFailed, PyProducerError
 
 if TYPE_CHECKING:  # password logins import nothing for tokens, and PLAINTEXT users nothing at all
     from spark_producer.network.auth.tokens import TokenRefresher
@@ -62,13 +62,13 @@ class _TokenLogins:
     def __init__(
         self, sasl: SaslSettings, allowed: tuple[str, ...], wakeup: Callable[[], None], hosts: Sequence[str]
     ) -> None:
-        from spark_producer.network.auth.token_providers import AWS, aws_region
+        from spark_producer.network.auth.token_sources import target_of_hosts
         from spark_producer.security.sasl_login import sasl_login
 
         self._sasl = sasl
         self._allowed = allowed
         self._wakeup = wakeup
-        self._region = aws_region(hosts) if sasl.provider == AWS else ""
+        self._target = target_of_hosts(sasl, hosts)
         self._login = sasl_login(sasl, allowed, tokens=self, clock=time.time)
         self._refresher: TokenRefresher | None = None
         self._process = 0
@@ -134,34 +134,21 @@ class _TokenLogins:
         if self._closed:
             return None
         if self._refresher is None or self._process != os.getpid():
-            identity = (self._sasl, self._allowed, self._region)
-            fetch = partial(_fetch, *identity)
+            from spark_producer.network.auth.token_sources import fetch_from_source
+
+            identity = (self._sasl, self._allowed, self._target)
+            fetch = partial(fetch_from_source, *identity)
             self._process = os.getpid()
             self._refresher = token_cache().acquire(identity, self, lambda: TokenRefresher(fetch, self._sasl))
             self._refresher.listen(self._wakeup)
         return self._refresher
 
 
-def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float) -> Token:
-    """Fetch a token, on the refresher's thread. `now` is in seconds since 1970."""
-    from spark_producer.network.auth.token_providers import AWS, from_aws, from_function
-
-    if sasl.provider == AWS:
-        return from_aws(sasl.provider_options, region)
-    if sasl.provider:
-        return from_function(sasl.provider)
-    if sasl.oidc is None:
-        raise ConfigError("no source of tokens for OAUTHBEARER. Set a token endpoint or a token provider", fatal=True)
-    from spark_producer.network.auth.token_endpoint import fetch_token
-
-    return fetch_token(sasl.oidc, allowed, now=now)
-
-
 def make_logins(security: SecuritySettings, wakeup: Callable[[], None], hosts: Sequence[str] = ()) -> Logins | None:
     """Return the logins of a client; None if it does not log in.
 
     `wakeup` is called from another thread when `ready` or `error` may have changed. `hosts` are the names of the bootstrap
-    servers, from which the region of an MSK cluster is taken.
+    servers, which name the region of an MSK cluster or the namespace of Event Hubs.
     """
     if security.sasl is None:
         return None

@@ -14,8 +14,6 @@ from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError
 from spark_producer.security.token import Token, extension_problem, token_problem
 
-AWS: Final = "aws-msk-iam"
-
 _OPTION: Final = "oauthTokenProvider"
 _AWS_MODULE: Final = "aws_msk_iam_sasl_signer"
 _AWS_FINAL: Final = (

@@ -284,7 +284,8 @@ def test_gzip_has_no_level_0() -> None:
 NONE_BY_DEFAULT = (
     "ssl_truststore_", "ssl_keystore_", "ssl_key_", "ssl_certificate_", "ssl_cipher_suites", "sasl_mechanism", "sasl_username",
     "sasl_password", "sasl_jaas_config", "sasl_oauthbearer_method", "sasl_oauthbearer_token_", "sasl_oauthbearer_client_",
-    "sasl_oauthbearer_scope", "sasl_oauthbearer_extensions", "https_ca_", "sasl_login_callback_", "sasl_client_callback_",
+    "sasl_oauthbearer_scope", "sasl_oauthbearer_extensions", "sasl_oauthbearer_azure_",
+    "https_ca_", "sasl_login_callback_", "sasl_client_callback_",
     "secrets_allow",
 )  # fmt: skip
 """Options without a default. Java has one for the types of stores, which are detected here by their first bytes, and for the

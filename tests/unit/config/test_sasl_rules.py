@@ -6,6 +6,7 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.config.token_rules import is_loopback
+from spark_producer.network.security_options import security_settings
 from tests.unit.config.secured import CANARY, JAAS, LOGIN, MSK, OAUTH, PEM, PROVIDER, TOKENS, config, refusal
 
 
@@ -53,7 +54,11 @@ def test_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
         ({"sasl.jaas.config": f"{OAUTH} awsProfileName=x;"}, "has options of Amazon's signer, but tokens come from"),
         ({"sasl.jaas.config": JAAS}, "kafka.sasl.jaas.config has ScramLoginModule, but"),
         ({"sasl.oauthbearer.token.endpoint.url": f"http://idp.example.org/?{CANARY}"}, "begins with http"),
-        ({"sasl.oauthbearer.token.endpoint.url": f"file:///{CANARY}"}, "must have the form https://host/path"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"file:///{CANARY}"}, "names a token file, which uses none of them"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"file://h/{CANARY}"}, "must have the form file:///path"),
+        ({"sasl.oauthbearer.token.endpoint.url": f"file:///{CANARY}:key"}, "must have the form file:///path"),
+        ({"azureTenantId": "t"}, "azureTenantId is for the Azure identities"),
+        ({"oauthTokenProvider": "azure-client-secret"}, "are both set. Drop one of them"),
         ({"sasl.oauthbearer.token.endpoint.url": f"https:///{CANARY}"}, "must have the form https://host/path"),
         ({"sasl.oauthbearer.token.endpoint.url": f"https://h:port/{CANARY}"}, "must have the form https://host/path"),
         ({"sasl.oauthbearer.token.endpoint.url": f"https://h/a {CANARY}"}, "must have the form https://host/path"),
@@ -81,14 +86,14 @@ def test_logins_by_token_that_cannot_be(options: dict[str, str], said: str) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"oauthTokenProvider": "module"}, "is 'module'; it must be module:function or aws-msk-iam"),
+        ({"oauthTokenProvider": "module"}, "is 'module'; it must be module:function or one of aws-msk-iam, azure-"),
         ({"oauthTokenProvider": "a b:c"}, "it must be module:function"),
         ({"oauthTokenProvider": ":c"}, "it must be module:function"),
-        ({"sasl.oauthbearer.method": "oidc"}, "'m:f' does not use them"),
-        ({"sasl.oauthbearer.scope": "s"}, "'m:f' does not use them"),
-        ({"sasl.oauthbearer.client.secret": CANARY}, "'m:f' does not use them"),
-        ({"https.ca.location": "s"}, "'m:f' does not use them"),
-        ({"sasl.jaas.config": f"{OAUTH} awsProfileName=x;"}, "has options of Amazon's signer, but tokens come from 'm:f'"),
+        ({"sasl.oauthbearer.method": "oidc"}, "'m:f' does not use kafka.sasl.oauthbearer.method"),
+        ({"sasl.oauthbearer.scope": "s"}, "'m:f' does not use the scope"),
+        ({"sasl.oauthbearer.client.secret": CANARY}, "'m:f' does not use the client secret"),
+        ({"https.ca.location": "s"}, "'m:f' does not use kafka.https.ca.*"),
+        ({"sasl.jaas.config": f"{OAUTH} awsProfileName=x;"}, "'m:f' does not use options of Amazon's login"),
         ({"sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"},
          "is 'm:f', but kafka.sasl.login.callback.handler.class needs aws-msk-iam"),
         ({"sasl.login.callback.handler.class":
@@ -99,6 +104,50 @@ def test_logins_by_token_that_cannot_be(options: dict[str, str], said: str) -> N
 )  # fmt: skip
 def test_token_providers_that_cannot_be(options: dict[str, str], said: str) -> None:
     assert said in refusal(PROVIDER, options)
+
+
+GOOGLES = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+
+
+@pytest.mark.covers("SEC11")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"oauthTokenProvider": "azure"}, "azure-client-secret, azure-managed-identity, azure-workload-identity"),
+        (
+            {"oauthTokenProvider": "azure-client-secret"},
+            "needs the client id and the client secret. Set kafka.sasl.oauthb",
+        ),
+        (
+            {"oauthTokenProvider": "azure-client-secret", "sasl.oauthbearer.client.secret": CANARY},
+            "needs the client id. Set",
+        ),
+        (
+            {"oauthTokenProvider": "azure-managed-identity", "sasl.oauthbearer.client.secret": CANARY},
+            "not use the client sec",
+        ),
+        ({"oauthTokenProvider": "azure-managed-identity", "azureTenantId": "t"}, "does not use azureTenantId"),
+        ({"oauthTokenProvider": "azure-workload-identity", "https.ca.pem": PEM}, "does not use kafka.https.ca.*"),
+        ({"oauthTokenProvider": "gcp-managed-kafka", "sasl.oauthbearer.scope": "s"}, "does not use the scope"),
+        ({"sasl.login.callback.handler.class": GOOGLES}, "needs gcp-managed-kafka, but oauthTokenProvider"),
+        ({"oauthTokenProvider": "aws-msk-iam", "azureTenantId": "t"}, "does not use azureTenantId"),
+    ],
+)
+def test_cloud_identities_that_cannot_be(options: dict[str, str], said: str) -> None:
+    assert said in refusal(PROVIDER, options)
+
+
+@pytest.mark.covers("SEC11")
+def test_cloud_identities_that_can_be() -> None:
+    given = {"azureTenantId": "t", "sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.scope": "s"}
+    config(PROVIDER, {"oauthTokenProvider": "azure-managed-identity", "sasl.oauthbearer.client.id": "c"})
+    config(PROVIDER, {"oauthTokenProvider": "azure-workload-identity"} | given)
+    config(PROVIDER, {"oauthTokenProvider": "azure-client-secret", "sasl.oauthbearer.client.secret": CANARY} | given)
+    for provider in ("", "gcp-managed-kafka"):
+        googles = {"oauthTokenProvider": provider, "sasl.login.callback.handler.class": GOOGLES}
+        sasl = security_settings(config(PROVIDER, googles)).sasl
+        assert sasl is not None
+        assert (sasl.mechanism, sasl.provider) == ("OAUTHBEARER", "gcp-managed-kafka")
 
 
 @pytest.mark.covers("SEC11")
