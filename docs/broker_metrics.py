@@ -15,9 +15,9 @@ This page is made by `make docs` from the broker's counters. `pyproducer broker 
 (`broker.metrics_port`). Names in `_total` are counters, the others gauges. The last column is the metric of Pulsar or BookKeeper
 that counts the same, perhaps as a rate or a histogram.
 
-**The default engine, `segments`, shows only the metrics with `heap` in their names, and of
-`pyproducer_broker_memory_limit_bytes` the publish buffer.** The page also has `pyproducer_broker_info`, the publish buffer
-(`pyproducer_broker_publish_…`), `process_resident_memory_bytes`, `pyproducer_broker_page_cache_bytes` and
+**The default engine, `segments`, shows only the metrics with `heap` in their names, and
+`pyproducer_broker_memory_limit_bytes` only for the publish buffer.** The page also has `pyproducer_broker_info`, the publish
+buffer (`pyproducer_broker_publish_…`), `process_resident_memory_bytes`, `pyproducer_broker_page_cache_bytes` and
 `pyproducer_broker_machine_memory_bytes`.
 
 With `tiered`, each batch that a reader gets came from one tier: `read_fetched_total` = `tail_hit_total` +

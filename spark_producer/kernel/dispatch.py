@@ -127,12 +127,13 @@ def warn(kernel: LoadedKernel) -> None:
     """
     if kernel.problem:
         _log.warning(
-            "%s. It writes the same bytes: whole writes of rows that are all alike are up to 9 %% slower, those of rows with "
-            "headers and many lengths 17 %%, and its loops over rows alone take 2 to 8 times as long; Avro is "
-            "decoded in 8 us a row. For the compiled one %s. A "
-            "zip for --py-files holds none. %s=portable for the workers silences this.",
-            kernel.describe(), kernel.advice, VARIABLE,
-        )  # fmt: skip
+            "%s. It writes the same bytes. Whole writes are up to 9 %% slower if all rows are alike, and 17 %% if they have headers "
+            "and many lengths; its loops over rows alone take 2 to 8 times as long, and Avro is decoded in 8 us a row. For the "
+            "compiled one %s. A zip for --py-files cannot have it. Set %s=portable for the workers to silence this warning.",
+            kernel.describe(),
+            kernel.advice,
+            VARIABLE,
+        )
 
 
 def _load_compiled(twins: Twins) -> tuple[dict[str, Any], str]:

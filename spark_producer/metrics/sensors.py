@@ -1,4 +1,4 @@
-"""The kinds of events with their numbers, and the sensors, each of which is a pair of these numbers."""
+"""The kinds of events with the numbers that are counted for each, and the sensors, each of which has two of these numbers."""
 
 from __future__ import annotations
 
