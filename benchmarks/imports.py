@@ -40,12 +40,12 @@ CASES = (
     Case("`spark_producer.producer`", "import spark_producer.producer", "numpy and pyarrow"),
     Case("PySpark's worker, numpy and pyarrow", _SPARK),
     Case(
-        "planner and commit process of a write: and `spark_producer.datasource.write.planning`",
+        "PySpark's worker and `spark_producer.datasource.write.planning`: planner and commit process of a write",
         f"{_SPARK}; import spark_producer.datasource.write.planning",
         "PySpark's worker, numpy and pyarrow",
     ),
     Case(
-        "task: and `spark_producer.datasource.write.worker.task`",
+        "PySpark's worker and `spark_producer.datasource.write.worker.task`: task",
         f"{_SPARK}; import spark_producer.datasource.write.worker.task",
         "PySpark's worker, numpy and pyarrow",
     ),

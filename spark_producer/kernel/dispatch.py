@@ -127,9 +127,9 @@ def warn(kernel: LoadedKernel) -> None:
     """
     if kernel.problem:
         _log.warning(
-            "%s. It writes the same bytes. Whole writes are up to 9 %% slower if all rows are alike, and 17 %% if they have headers "
-            "and many lengths; its loops over rows alone take 2 to 8 times as long, and Avro is decoded in 8 us a row. For the "
-            "compiled one %s. A zip for --py-files cannot have it. Set %s=portable for the workers to silence this warning.",
+            "%s. It writes the same bytes. Whole writes are up to 9 %% slower if all rows are alike, and 17 %% if they have "
+            "headers and many lengths; its loops over rows alone take 2 to 8 times as long, and Avro is decoded in 8 us a row. "
+            "For the compiled one %s. A zip for --py-files cannot have it. %s=portable for the workers silences this warning.",
             kernel.describe(),
             kernel.advice,
             VARIABLE,

@@ -72,10 +72,10 @@ def protobuf_reader(
 
     Args:
         name: The column's name in messages.
-        wanted: The message.
+        wanted: The reader's schema, and the name of its message.
         mode: One of `MODES`.
         known: The schemas of ids that are known, as `Registry` returns them.
-        access: How tasks ask for other ids. Without it and known ids all values are taken for the message.
+        access: How tasks look up other ids. If it is None and `known` is empty, values have no ids, only the message.
         latest: The subject's latest schema, as `Registry` returns it.
 
     Raises:
@@ -83,7 +83,9 @@ def protobuf_reader(
         SchemaError: the schema is not valid, has no such message, or has one that Spark's types do not hold.
     """
     if wanted.schema is None and latest is None:
-        raise ConfigError("the reader's schema is missing. Give a subject, whose latest schema it is then, or a schema")
+        raise ConfigError(
+            "the reader's schema is missing. Give a schema, or a subject, whose latest schema is then used"
+        )
     schema = parse_registered(latest or "") if wanted.schema is None else ProtobufSchema(wanted.schema)
     what = "the subject's latest schema" if wanted.schema is None else "the reader's schema"
     message = message_of(compiled(schema, what), wanted.message, what)
