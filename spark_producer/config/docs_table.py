@@ -59,7 +59,7 @@ def _fields(name: str, field: dataclasses.Field[object], *, writes: bool, reads:
 
 
 def _is_shared(name: str) -> bool:
-    """Whether a consumer's option has the same row as the producer's."""
+    """Return whether a consumer's option has the same row as the producer's."""
     other = KAFKA_FIELDS.get(name)
     return other is not None and other.metadata["option"] == CONSUMER_FIELDS[name].metadata["option"]
 

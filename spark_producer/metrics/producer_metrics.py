@@ -160,7 +160,7 @@ class ProducerMetrics(MetricsRegistry):
         self._queue_times.record(queued * _MS, records)
 
     def node_drained(self, records: int, now: float) -> None:
-        """The batches for a ready node were drained, with `records` records; 0 if no batch could be sent."""
+        """Record that the batches for a ready node were drained, with `records` records; 0 if no batch could be sent."""
         found = self._drains
         if now >= found.sample_end:
             self._roll(found, now)

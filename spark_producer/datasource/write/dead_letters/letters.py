@@ -53,7 +53,7 @@ class DeadLetters:
     def __init__(
         self, producer: Producer, sink: SinkOptions, origin: LetterOrigin, unix_ms: Callable[[], int] | None = None
     ) -> None:
-        """The sink has a `deadLetterTopic`."""
+        """Raise `IllegalState` if the sink has no `deadLetterTopic`."""
         if sink.dead_letter_topic is None:
             raise IllegalState("dead letters need a topic")
         self.topic = sink.dead_letter_topic
