@@ -163,15 +163,16 @@ def _check_column(column: ColumnOptions, registry: RegistryOptions) -> None:
         )
 
 
-def check_connection(registry: RegistryOptions, without: str = "") -> None:
-    """Check the options of connections to the registry; `without` says what to do without one, for the message.
+def check_connection(registry: RegistryOptions, without: str = "", form: str = "Avro") -> None:
+    """Check the options of connections to the registry; `without` says what to do without one and `form` which format
+    needs it, for the message.
 
     Raises:
         ConfigError: there is no address or a bad one, or two options contradict each other.
     """
     if not registry.schema_registry_url:
         raise ConfigError(
-            f'Avro needs a Schema Registry. Set .option("schema.registry.url", "http://host:8081"){without}'
+            f'{form} needs a Schema Registry. Set .option("schema.registry.url", "http://host:8081"){without}'
         )
     for url in registry.schema_registry_url.split(","):
         parts = _split(url.strip())

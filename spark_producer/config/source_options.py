@@ -8,6 +8,9 @@ from spark_producer.common.offsets import EARLIEST
 from spark_producer.config.names import by_camel_case, spellings
 from spark_producer.config.option import INT32_MAX, INT64_MAX, option
 
+FORMATS = ("raw", "avro", "protobuf")
+"""The formats of columns that are read."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceOptions:
@@ -108,16 +111,21 @@ class SourceOptions:
     )
     value_format: str = option(
         "raw",
-        "`avro`: values in a Schema Registry's wire format become structs (docs/avro.md). `raw`: bytes as they are.",
-        choices=("raw", "avro"),
+        "`avro`, `protobuf`: values in a Schema Registry's wire format become structs (docs/avro.md, docs/protobuf.md). `raw`: "
+        "bytes as they are.",
+        choices=FORMATS,
     )
-    key_format: str = option("raw", "The same for keys.", choices=("raw", "avro"))
+    key_format: str = option("raw", "The same for keys.", choices=FORMATS)
     value_reader_schema: str | None = option(
         None,
-        "The Avro schema of the column, as JSON or a file on the driver; by default the latest of `<topic>-value`. A read of "
-        "several topics needs it.",
+        "The schema of the column, Avro as JSON or the text of a `.proto` file, or a file on the driver; by default the latest "
+        "of `<topic>-value`. A read of several topics needs it.",
     )
     key_reader_schema: str | None = option(None, "The same for keys, `<topic>-key` by default.")
+    value_message: str | None = option(
+        None, "The name of the Protobuf message of the column; by default the first one of the schema."
+    )
+    key_message: str | None = option(None, "The same for keys.")
     mode: str = option(
         "FAILFAST",
         "A record that cannot be decoded is an error (`FAILFAST`), or null (`PERMISSIVE`; Spark's `from_avro` makes a struct of "
@@ -132,6 +140,11 @@ class SourceOptions:
             "value": (self.value_format, self.value_reader_schema),
             "key": (self.key_format, self.key_reader_schema),
         }
+
+    @property
+    def messages(self) -> dict[str, str | None]:
+        """The names of Protobuf messages that are given, by columns."""
+        return {"value": self.value_message, "key": self.key_message}
 
 
 SOURCE_FIELDS = by_camel_case(SourceOptions)

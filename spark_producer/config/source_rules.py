@@ -49,7 +49,7 @@ def check_source(
         )
     _check_tasks(source)
     _check_group(config, source)
-    _check_avro(source, registry, given)
+    _check_formats(source, registry, given)
 
 
 def _check_tasks(source: SourceOptions) -> None:
@@ -113,19 +113,27 @@ def _check_group(config: ConsumerConfig, source: SourceOptions) -> None:
         )
 
 
-def _check_avro(source: SourceOptions, registry: RegistryOptions, given: Collection[str]) -> None:
+def _check_formats(source: SourceOptions, registry: RegistryOptions, given: Collection[str]) -> None:
     for column, (form, schema) in source.formats.items():
-        if schema is not None and form != "avro":
-            raise ConfigError(f"{column}ReaderSchema is for Avro. Set {column}Format to avro, or leave it out")
+        if schema is not None and form == "raw":
+            raise ConfigError(
+                f"{column}ReaderSchema is for Avro and Protobuf. Set {column}Format to avro or protobuf, or leave it out"
+            )
         if schema == "":
-            raise ConfigError(f"{column}ReaderSchema is empty. Give a schema as JSON, or a file on the driver")
-    if any(form == "avro" for form, _ in source.formats.values()):
-        check_connection(registry)
+            raise ConfigError(f"{column}ReaderSchema is empty. Give a schema, or a file on the driver")
+        message = source.messages[column]
+        if message is not None and form != "protobuf":
+            raise ConfigError(f"{column}Message is for Protobuf. Set {column}Format to protobuf, or leave it out")
+        if message == "":
+            raise ConfigError(f"{column}Message is empty. Name a message of the schema, or leave it out")
+    decoded = [form for form, _ in source.formats.values() if form != "raw"]
+    if decoded:
+        check_connection(registry, form=decoded[0].capitalize())
         return
     for name in sorted(given):
         if name == "mode" or name in READ_REGISTRY_FIELDS:
             raise ConfigError(
-                f"{name} has no effect: no column is decoded. Set valueFormat or keyFormat to avro, or leave it out"
+                f"{name} has no effect: no column is decoded. Set valueFormat or keyFormat to avro or protobuf, or leave it out"
             )
 
 

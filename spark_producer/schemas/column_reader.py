@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -16,6 +16,16 @@ from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 MODES = ("FAILFAST", "PERMISSIVE")
 """What a value is that cannot be decoded: an error, or null, as in Spark's `from_avro`."""
+
+
+class Reader(Protocol):
+    """How a column is decoded, whatever its format. It is pickled for the tasks."""
+
+    def decoder(self) -> Any:
+        """Return the decoder of one task, whose `kind` is the Arrow type of the decoded column."""
+
+    def decode(self, decoder: Any, column: ArrowArray, row_name: Callable[[int], str]) -> ArrowArray:
+        """Return a binary column decoded, as `ColumnReader.decode`."""
 
 
 class ColumnReader(NamedTuple):
@@ -69,13 +79,14 @@ def check_decoded(found: DecodedColumn, name: str, mode: str, form: str, row_nam
     return found.values
 
 
-def column_kind(reader: ColumnReader) -> pa.DataType:
+def column_kind(reader: Reader) -> pa.DataType:
     """Return the Arrow type of the decoded column.
 
     Raises:
         SchemaError: as `ColumnDecoder`.
     """
-    return reader.decoder().kind
+    found: pa.DataType = reader.decoder().kind
+    return found
 
 
 def check_mode(mode: str) -> str:

@@ -100,13 +100,13 @@ def query_registry(registry: Registry, lookup: SchemaLookup) -> RegisteredSchema
 
 
 def schema_text(given: str, option: str) -> str:
-    """Return the JSON of a schema, which is given itself or by the path of its file; `option` is for messages.
+    """Return the text of a schema, which is given itself or by the path of its file; `option` is for messages.
 
     Raises:
         ConfigError: the file cannot be read, or is too large.
     """
     text = given.strip()
-    if text.startswith(("{", "[", '"')) or not text.endswith((".avsc", ".json")):
+    if text.startswith(("{", "[", '"')) or not text.endswith((".avsc", ".json", ".proto")):
         return text
     path = Path(text)
     try:

@@ -156,6 +156,42 @@ def test_the_examples_of_the_page_run(
     assert sorted(tuple(row.v) for row in names["decoded"].collect()) == wanted
 
 
+def test_a_stream_reads_structs_of_values_and_keys(
+    spark: SparkSession, embedded_broker: Broker, registry: SchemaRegistry, topic: str, tmp_path: Path
+) -> None:
+    value_id = registered(registry, f"{topic}-value", FLIGHT)
+    key_id = registered(registry, f"{topic}-key", CARRIER, refer=False)
+    kind, key = message_class("Flight"), message_class("Carrier", CARRIER, {})(code="AA").SerializeToString()
+    embedded_broker.create_topic(topic, 1)
+    with Producer({"bootstrap.servers": embedded_broker.bootstrap_servers}) as producer:
+        for number in range(3):
+            row = prefix_of(value_id, (0,)) + kind(id=number).SerializeToString()
+            producer.send(topic, row, key=prefix_of(key_id, (0,)) + key)
+        producer.send(topic, b"plain", key=None)
+        producer.flush()
+    options = {
+        "kafka.bootstrap.servers": embedded_broker.bootstrap_servers, "subscribe": topic, "valueFormat": "protobuf",
+        "keyFormat": "protobuf", "schema.registry.url": registry.url, "mode": "permissive", "valueMessage": "Flight",
+        "startingOffsets": "earliest",
+    }  # fmt: skip
+    stream = spark.readStream.format("pyproducer").options(**options).load()
+    name = f"stream_{topic.replace('-', '_')}"
+    query = stream.writeStream.format("memory").queryName(name).option("checkpointLocation", str(tmp_path))
+    started = query.trigger(availableNow=True).start()
+    assert started.awaitTermination(120)
+    rows = spark.table(name).orderBy("offset").collect()
+    spark.catalog.dropTempView(name)
+    assert [(row.key and row.key.code, row.value and row.value.id) for row in rows] == [
+        ("AA", 0), ("AA", 1), ("AA", 2), (None, None)
+    ]  # fmt: skip
+    batch = spark.read.format("pyproducer").options(**options | {"mode": "failfast"}).load()
+    with pytest.raises(Exception, match="RecordError") as raised:
+        batch.collect()
+    assert "failed at offset 3: column 'value' cannot be decoded as Protobuf: it is not in Confluent's" in str(
+        raised.value
+    )
+
+
 def test_a_descriptor_of_the_default_pool_is_not_touched() -> None:
     """Schemas of registries stay out of the pool in which a program has its own messages."""
     message_class("Flight")

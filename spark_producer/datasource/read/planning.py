@@ -65,9 +65,9 @@ def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceS
 
 def _settings(options: Mapping[str, str], schema: StructType | None = None) -> SourceSettings:
     config, source, registry = parse_source_options(options)
-    if "avro" not in (source.value_format, source.key_format):
+    if {source.value_format, source.key_format} == {"raw"}:
         return SourceSettings(config, source)
-    from spark_producer.datasource.read.avro_columns import column_readers  # it needs Arrow
+    from spark_producer.datasource.read.decoded_columns import column_readers  # it needs Arrow
 
     return SourceSettings(config, source, column_readers(config, source, registry, schema))
 
@@ -76,6 +76,6 @@ def _types(settings: SourceSettings) -> dict[str, DataType]:
     """Return the types of the columns that are decoded."""
     if not settings.decoded:
         return {}
-    from spark_producer.datasource.read.avro_columns import spark_type
+    from spark_producer.datasource.read.decoded_columns import spark_type
 
     return {name: spark_type(reader) for name, reader in settings.decoded.items()}

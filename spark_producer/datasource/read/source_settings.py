@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_producer.config import ConsumerConfig, SourceOptions
 
 if TYPE_CHECKING:  # it needs Arrow, which reads of bytes do not need on the driver
-    from spark_producer.schemas.column_reader import ColumnReader
+    from spark_producer.schemas.column_reader import Reader
 
 
 class SourceSettings(NamedTuple):
-    """The settings of a read; `decoded` has the columns that are decoded from Avro, by their names."""
+    """The settings of a read; `decoded` has the columns that are decoded, by their names."""
 
     config: ConsumerConfig
     source: SourceOptions
-    decoded: Mapping[str, ColumnReader] | None = None
+    decoded: Mapping[str, Reader] | None = None

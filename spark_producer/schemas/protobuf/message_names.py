@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from spark_producer.errors import SchemaError
@@ -30,6 +31,7 @@ class WriterMessages:
         return self._known[schema_id]
 
 
+@functools.lru_cache(maxsize=100)
 def known_names(text: str, what: str) -> MessageNames:
     """Return the names of the messages of a schema as `Registry` returns it.
 

@@ -381,6 +381,8 @@ USED_ELSEWHERE = dict.fromkeys(_BY_NAME, "through `config.subscription` and `con
     "group_id_prefix": "accepted without effect: reads join no group",
     "value_reader_schema": "through `SourceOptions.formats`",
     "key_reader_schema": "through `SourceOptions.formats`",
+    "value_message": "through `SourceOptions.messages`",
+    "key_message": "through `SourceOptions.messages`",
 }
 READ_FIELDS = [field.name for field in dataclasses.fields(SourceOptions)]
 READ_FIELDS += [field.name for name, field in CONSUMER_FIELDS.items() if name not in KAFKA_FIELDS]

@@ -117,7 +117,7 @@ BAD_VALUES = [
     ("minRecordsPerPartition", "0", "minRecordsPerPartition must lie between 1 and"),
     ("includeHeaders", "yes", "includeHeaders must be true or false, not 'yes'"),
     ("commitGroup", " ", "commitGroup is empty"),
-    ("valueFormat", "json", "valueFormat must be one of raw, avro, not 'json'"),
+    ("valueFormat", "json", "valueFormat must be one of raw, avro, protobuf, not 'json'"),
     ("keyFormat", "avr", "Did you mean 'avro'?"),
     ("mode", "DROPMALFORMED", "mode must be one of FAILFAST, PERMISSIVE, not 'DROPMALFORMED'"),
     ("profile", "fast", "unknown profile 'fast'"),
@@ -146,7 +146,7 @@ def test_a_bad_value_is_one_error_that_names_the_option(name: str, value: str, s
 
 def test_every_option_has_a_bad_value_above_or_takes_any_text() -> None:
     """Texts without a form of their own: other rules are about these."""
-    any_text = {"groupIdPrefix", "valueReaderSchema", "keyReaderSchema"}
+    any_text = {"groupIdPrefix", "valueReaderSchema", "keyReaderSchema", "valueMessage", "keyMessage"}
     assert {name for name, _, _ in BAD_VALUES} & set(SOURCE_FIELDS) == set(SOURCE_FIELDS) - any_text
 
 
@@ -182,9 +182,15 @@ CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
         "kafka.default.api.timeout.ms (29999) must be at least",
     ),
     ({"subscribe": "a", "kafka.ssl.truststore.location": "x.pem"}, "Set kafka.security.protocol to SSL"),
-    ({"subscribe": "a", "valueReaderSchema": "{}"}, "valueReaderSchema is for Avro. Set valueFormat to avro"),
-    ({"subscribe": "a", "keyReaderSchema": "{}"} | AVRO, "keyReaderSchema is for Avro. Set keyFormat to avro"),
+    ({"subscribe": "a", "valueReaderSchema": "{}"}, "valueReaderSchema is for Avro and Protobuf. Set valueFormat to"),
+    ({"subscribe": "a", "keyReaderSchema": "{}"} | AVRO, "keyReaderSchema is for Avro and Protobuf. Set keyFormat to"),
     ({"subscribe": "a", "valueReaderSchema": ""} | AVRO, "valueReaderSchema is empty"),
+    ({"subscribe": "a", "valueMessage": "M"} | AVRO, "valueMessage is for Protobuf. Set valueFormat to protobuf"),
+    ({"subscribe": "a", "valueMessage": ""} | AVRO | {"valueFormat": "protobuf"}, "valueMessage is empty"),
+    (
+        {"subscribe": "a", "keyFormat": "protobuf"},
+        'Protobuf needs a Schema Registry. Set .option("schema.registry.url"',
+    ),
     ({"subscribe": "a", "mode": "permissive"}, "mode has no effect: no column is decoded"),
     ({"subscribe": "a", "schema.registry.url": "http://r"}, "schema.registry.url has no effect: no column is decoded"),
     ({"subscribe": "a", "basic.auth.user.info": "u:p"}, "basic.auth.user.info has no effect"),

@@ -15,8 +15,8 @@ from spark_producer.errors import RecordError
 from spark_producer.kernel.arrays import buffer_of, numbers
 
 if TYPE_CHECKING:
-    from spark_producer.datasource.read.worker.avro_decoding import AvroDecoding
-    from spark_producer.schemas.column_reader import ColumnReader
+    from spark_producer.datasource.read.worker.column_decoding import ColumnDecoding
+    from spark_producer.schemas.column_reader import Reader
 
 _SOURCES = {
     "key": "key",
@@ -35,17 +35,19 @@ MAX_TIMESTAMP = ((1 << 63) - 1) // 1000
 class SparkColumns:
     """The conversion for one schema of Spark. `needed` has the columns of records that it takes.
 
-    `decoded` has the columns that are decoded from Avro, by their names.
+    `decoded` has the columns that are decoded, by their names.
     """
 
-    def __init__(self, schema: StructType, decoded: Mapping[str, ColumnReader] | None = None) -> None:
+    def __init__(self, schema: StructType, decoded: Mapping[str, Reader] | None = None) -> None:
         self._schema = arrow_schema(schema)
         names = frozenset(_SOURCES[name] for name in self._schema.names if name in _SOURCES)
-        self._avro: AvroDecoding | None = None
+        self._decoding: ColumnDecoding | None = None
         if decoded:
-            from spark_producer.datasource.read.worker.avro_decoding import AvroDecoding  # reads of bytes do without it
+            from spark_producer.datasource.read.worker.column_decoding import (
+                ColumnDecoding,  # reads of bytes do without it
+            )
 
-            self._avro = AvroDecoding(decoded, self._schema.names)
+            self._decoding = ColumnDecoding(decoded, self._schema.names)
             names |= {"offset"}  # for messages
         self.needed = names or frozenset({"offset"})  # without a column a RecordBatch has no rows
         self._constants: dict[str, tuple[object, Any]] = {}
@@ -55,14 +57,14 @@ class SparkColumns:
         """Return the rows of `batch`, which are of one topic-partition, with Spark's columns.
 
         Raises:
-            RecordError: a timestamp is beyond those of Spark. And as `AvroDecoding.column`.
+            RecordError: a timestamp is beyond those of Spark. And as `ColumnDecoding.column`.
         """
         arrays = [self._column(field, topic_partition, batch) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _column(self, field: pa.Field[Any], topic_partition: TopicPartition, batch: pa.RecordBatch) -> Any:
-        if self._avro is not None and field.name in self._avro:
-            return self._avro.column(field, topic_partition, batch)
+        if self._decoding is not None and field.name in self._decoding:
+            return self._decoding.column(field, topic_partition, batch)
         match field.name:
             case "topic":
                 return self._constant(field, topic_partition.topic, batch.num_rows)

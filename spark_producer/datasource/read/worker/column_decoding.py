@@ -1,4 +1,4 @@
-"""Decodes the Avro columns of a read in a task."""
+"""Decodes the columns of a read that are Avro or Protobuf, in a task."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from spark_producer.common.cluster import TopicPartition
-from spark_producer.schemas.column_reader import ColumnReader
+from spark_producer.schemas.column_reader import Reader
 
 
-class AvroDecoding:
+class ColumnDecoding:
     """The decoders of one task, for those of `readers` that are among `names`."""
 
-    def __init__(self, readers: Mapping[str, ColumnReader], names: Collection[str]) -> None:
+    def __init__(self, readers: Mapping[str, Reader], names: Collection[str]) -> None:
         self._decoders = {name: (reader, reader.decoder()) for name, reader in readers.items() if name in names}
 
     def __contains__(self, name: str) -> bool:

@@ -1,8 +1,9 @@
-"""The columns that a read decodes from Avro: their schemas, and Spark's types for them, on the driver."""
+"""The columns that a read decodes from Avro or Protobuf: their schemas, and Spark's types for them, on the driver."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from pyspark.sql.types import DataType, StructType
 
@@ -10,8 +11,10 @@ from spark_producer.config import ConsumerConfig, RegistryOptions, SourceOptions
 from spark_producer.config.subscription import Assign, Subscribe, subscription
 from spark_producer.datasource.read.columns import all_nullable
 from spark_producer.errors import ConfigError, RegistryError, SchemaError
-from spark_producer.schemas.column_reader import ColumnReader, column_kind, subject_schemas
+from spark_producer.schemas.column_reader import ColumnReader, Reader, column_kind, subject_schemas
+from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
 from spark_producer.schemas.reader_types import TypeRules
+from spark_producer.schemas.registry import PROTOBUF
 from spark_producer.schemas.schema_selection import schema_text
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
@@ -20,15 +23,16 @@ NOT_FOUND = 404
 
 def column_readers(
     config: ConsumerConfig, source: SourceOptions, registry: RegistryOptions, schema: StructType | None = None
-) -> dict[str, ColumnReader]:
-    """Return how the columns with the format `avro` are decoded, by their names. The registry is asked for their subjects.
+) -> dict[str, Reader]:
+    """Return how the columns with a format are decoded, by their names. The registry is asked for their subjects.
 
     With the schema of the read only its columns are looked up, and the newest version of the subject with the column's type is
     taken: a newer one may have been registered since the query got its schema.
 
     Raises:
-        ConfigError: a schema is missing, or the registry's client is not installed. SchemaError: a reader's schema is not valid,
-            or Spark has no such type. RegistryError: the registry cannot be reached, or has no schema for the column.
+        ConfigError: a schema is missing, or the registry's client or Protobuf's compiler is not installed. SchemaError: a
+            reader's schema is not valid, or Spark has no such type. RegistryError: the registry cannot be reached, or has no
+            schema for the column.
     """
     allowed = tuple(rule.strip() for rule in config.secrets_allow.split(",") if rule.strip())
     access = RegistryAccess(registry, allowed, config.default_api_timeout_ms / 1000)
@@ -36,11 +40,11 @@ def column_readers(
     return {
         name: _reader(name, given, source, access, None if wanted is None else wanted[name])
         for name, (form, given) in source.formats.items()
-        if form == "avro" and (wanted is None or name in wanted)
+        if form != "raw" and (wanted is None or name in wanted)
     }
 
 
-def spark_type(reader: ColumnReader) -> DataType:
+def spark_type(reader: Reader) -> DataType:
     """Return Spark's type of a decoded column."""
     from pyspark.sql.pandas.types import from_arrow_type  # it imports pandas' parts of PySpark
 
@@ -49,33 +53,50 @@ def spark_type(reader: ColumnReader) -> DataType:
 
 def _reader(
     name: str, given: str | None, source: SourceOptions, access: RegistryAccess, wanted: DataType | None
-) -> ColumnReader:
+) -> Reader:
+    form = source.formats[name][0]
     schema = None if given is None else schema_text(given, f"{name}ReaderSchema")
-    topic = _only_topic(source)
-    known: dict[int, str] = {}
-    if topic is not None:
-        try:
-            latest, known = subject_schemas(access, f"{topic}-{name}")
-            schema = schema or latest
-        except RegistryError as error:
-            if schema is None or error.status != NOT_FOUND:
-                raise  # a given schema needs no subject: tasks ask for the ids of values
-    if schema is None:
+    if form == "protobuf":
+        access = access._replace(kind=PROTOBUF)
+    latest, known = _subject(name, source, access, needed=schema is None)
+    if schema is None and latest is None:
         raise ConfigError(
-            f"{name}Format=avro needs {name}ReaderSchema for a read of several topics: each of them has a subject of its own"
+            f"{name}Format={form} needs {name}ReaderSchema for a read of several topics: each of them has a subject of its own"
         )
-    reader = ColumnReader(name, schema, TypeRules(), source.mode, WriterSchemas(known, access))
+
+    def reader_of(registered: str | None) -> Reader:
+        if form == "protobuf":
+            message = ReaderSchema(schema, source.messages[name])
+            return protobuf_reader(name, message, source.mode, known, access, registered)
+        return ColumnReader(name, schema or registered or "", TypeRules(), source.mode, WriterSchemas(known, access))
+
+    reader = reader_of(latest)
     kind = all_nullable(spark_type(reader))
     if given is None and wanted is not None and kind != all_nullable(wanted):
-        return _version_of(reader, list(known.values()), wanted) or reader
+        return _version_of(reader_of, list(known.values()), wanted) or reader
     return reader
 
 
-def _version_of(reader: ColumnReader, versions: list[str], wanted: DataType) -> ColumnReader | None:
+def _subject(
+    name: str, source: SourceOptions, access: RegistryAccess, *, needed: bool
+) -> tuple[str | None, dict[int, str]]:
+    """Return the latest schema of a column's subject and its versions by their ids; nothing for several topics."""
+    topic = _only_topic(source)
+    if topic is None:
+        return None, {}
+    try:
+        return subject_schemas(access, f"{topic}-{name}")
+    except RegistryError as error:
+        if needed or error.status != NOT_FOUND:
+            raise  # a given schema needs no subject: tasks ask for the ids of values
+        return None, {}
+
+
+def _version_of(reader_of: Callable[[str], Reader], versions: list[str], wanted: DataType) -> Reader | None:
     """Return the reader with the newest of some schemas whose type is `wanted`, or None."""
     for text in reversed(versions):
-        other = reader._replace(schema=text)
         with contextlib.suppress(SchemaError):
+            other = reader_of(text)
             if all_nullable(spark_type(other)) == all_nullable(wanted):
                 return other
     return None

@@ -1,4 +1,4 @@
-"""Avro columns of a read: what the driver asks the registry for, and what a task makes of the rows."""
+"""Columns of a read that are decoded: what the driver asks the registry for, and what a task makes of the rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pyspark.sql.types import StructType
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config.source_parsing import parse_source_options
 from spark_producer.datasource.read import planning
-from spark_producer.datasource.read.avro_columns import column_readers, spark_type
 from spark_producer.datasource.read.columns import check_columns, default_columns
+from spark_producer.datasource.read.decoded_columns import column_readers, spark_type
 from spark_producer.datasource.read.readers import BatchReader
 from spark_producer.datasource.read.stream_readers import StreamReader
 from spark_producer.datasource.read.worker.spark_columns import SparkColumns
 from spark_producer.datasource.spark_compat import arrow_schema
 from spark_producer.errors import ConfigError, RecordError, RegistryError, SchemaError
 from spark_producer.schemas import writer_schemas
-from spark_producer.schemas.column_reader import ColumnReader
+from spark_producer.schemas.column_reader import ColumnReader, Reader
 from tests.unit.schemas.played_registry import Played
 
 pytestmark = pytest.mark.covers("RD19")
@@ -51,15 +51,20 @@ def options_of(played: Played) -> dict[str, str]:
     }  # fmt: skip
 
 
-def readers(played: Played, schema: StructType | None = None, **more: str) -> dict[str, ColumnReader]:
+def readers(played: Played, schema: StructType | None = None, **more: str) -> dict[str, Reader]:
     return column_readers(*parse_source_options(options_of(played) | more), schema)
+
+
+def schema_of(reader: Reader) -> str:
+    assert isinstance(reader, ColumnReader)
+    return reader.schema
 
 
 def frame(schema_id: int, content: bytes) -> bytes:
     return b"\x00" + schema_id.to_bytes(4, "big") + content
 
 
-def rows(found: dict[str, ColumnReader], values: Sequence[bytes | None], *names: str) -> pa.RecordBatch:
+def rows(found: dict[str, Reader], values: Sequence[bytes | None], *names: str) -> pa.RecordBatch:
     """The rows of a task for a schema of these columns."""
     _, source, _ = parse_source_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t"})
     types = {name: spark_type(reader) for name, reader in found.items()}
@@ -107,11 +112,10 @@ def test_a_given_schema_is_read_and_needs_no_subject(played: Played) -> None:
 def test_a_query_keeps_the_version_of_its_schema(played: Played) -> None:
     schema = StructType().add("value", StructType().add("a", "integer"))
     (found,) = readers(played, schema).values()
-    assert found.schema == OLD
+    assert schema_of(found) == OLD
     assert rows({"value": found}, [frame(7, b"\x02"), None, None], "value").column("value")[0].as_py() == {"a": 1}
-    assert readers(played, StructType().add("value", StructType().add("c", "integer")))["value"].schema == NEW, (
-        "the check names its type"
-    )
+    other = readers(played, StructType().add("value", StructType().add("c", "integer")))["value"]
+    assert schema_of(other) == NEW, "the check names its type"
     asked = len(played.asked)
     assert readers(played, StructType().add("offset", "long")) == {}
     assert len(played.asked) == asked
@@ -123,7 +127,7 @@ def test_batches_and_streams_keep_the_version_of_their_schema(
 ) -> None:
     reader = make(options_of(played), StructType().add("value", StructType().add("a", "integer")))
     assert reader.settings.decoded is not None
-    assert reader.settings.decoded["value"].schema == OLD
+    assert schema_of(reader.settings.decoded["value"]) == OLD
 
 
 def test_several_topics_need_a_schema_and_one_needs_its_subject(played: Played) -> None:
@@ -143,3 +147,27 @@ def test_a_schema_that_spark_cannot_have_is_refused_on_the_driver(played: Played
         readers(played, valueReaderSchema='{"type":"record","name":"R","fields":[{"name":"a","type":"R"}]}')
     with pytest.raises(ConfigError, match=r"valueReaderSchema: the file 'missing\.avsc' cannot be read"):
         readers(played, valueReaderSchema="missing.avsc")
+
+
+def test_protobuf_is_read_by_its_first_message_or_the_one_that_is_named(played: Played) -> None:
+    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { string b = 1; }'
+    older = 'syntax = "proto3"; message A { string a = 2; }'
+    for version, schema in ((1, older), (2, text)):
+        body = {"subject": "t-value", "id": 6 + version, "version": version, "schema": schema, "schemaType": "PROTOBUF"}
+        played.answers[f"/subjects/t-value/versions/{version}"] = 200, json.dumps(body).encode()
+        played.answers["/subjects/t-value/versions/latest"] = 200, json.dumps(body).encode()
+    found = readers(played, valueFormat="protobuf")
+    assert spark_type(found["value"]).simpleString() == "struct<a:int>"
+    decoder = found["value"].decoder()
+    rows = pa.array([frame(8, b"\x00\x08\x05"), frame(7, b"\x00"), frame(9, b"\x00"), frame(8, b"\x02\x02")])
+    assert decoder.decode(rows).values.to_pylist() == [{"a": 5}, {"a": 0}, None, None]
+    named = readers(played, valueFormat="protobuf", valueMessage="B")
+    assert spark_type(named["value"]).simpleString() == "struct<b:string>"
+    earlier = readers(played, StructType().add("value", StructType().add("a", "string")), valueFormat="protobuf")
+    assert spark_type(earlier["value"]).simpleString() == "struct<a:string>"
+    with pytest.raises(SchemaError, match="the subject's latest schema has no message 'C'"):
+        readers(played, valueFormat="protobuf", valueMessage="C")
+    with pytest.raises(ConfigError, match="valueFormat=protobuf needs valueReaderSchema for a read of several topics"):
+        readers(played, valueFormat="protobuf", subscribe="t,u")
+    with pytest.raises(RegistryError, match="is PROTOBUF, not Avro"):
+        readers(played)
