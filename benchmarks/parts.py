@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import avro, avro_decoding, bulk, first_write, imports, single_records
+from benchmarks import avro, avro_decoding, bulk, first_write, imports, protobuf_decoding, single_records
 from benchmarks.broker_engines import part as broker_engines
 from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
@@ -23,6 +23,7 @@ PARTS: tuple[Part, ...] = (
     kafka_to_kafka.PART,
     avro.PART,
     avro_decoding.PART,
+    protobuf_decoding.PART,
     imports.PART,
     broker_engines.PART,
 )
