@@ -43,7 +43,9 @@ SECURITY_UNSUPPORTED: dict[str, str] = {
     "sasl.oauthbearer.config": "unsigned tokens are for tests. Give a token endpoint or `oauthTokenProvider`",
     "oauth_cb": "give the function's name, `module:function`, in `oauthTokenProvider`",
     "sasl.oauthbearer.grant.type": "client credentials are the only grant; for others give `oauthTokenProvider`",
-    "sasl.oauthbearer.jwt.retriever.class": _JAVA_TOKENS,
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "the URL of the token endpoint decides: https:// asks an endpoint, file:/// reads a file. Drop it"
+    ),
     "sasl.oauthbearer.jwt.validator.class": _JAVA_TOKENS,
     "sasl.oauthbearer.scope.claim.name": _CHECKS,
     "sasl.oauthbearer.sub.claim.name": _CHECKS,
