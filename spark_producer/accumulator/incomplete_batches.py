@@ -45,6 +45,7 @@ class IncompleteBatches:
         """the sequences, under the current producer id, of partitions whose queue was retired: a broker remembers them too"""
         self._sleeps_until = float("inf")
         """the time until which the I/O thread sleeps if it is not woken; 0 if it is awake"""
+        self._defers_linger = False
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
         """the queues by partition; `queue_of` and `retire_queues` write them"""
         self.nonempty = NonemptyQueues()
@@ -254,7 +255,18 @@ class IncompleteBatches:
     def notify(self, queue: PartitionQueue, at: float) -> None:
         """Have the I/O thread examine a partition at the time `at` or earlier."""
         self.changed.append(queue)
-        if at < self._sleeps_until:
+        if at < self._sleeps_until and not (self._defers_linger and at):
+            self._sleeps_until = 0.0
+            self._wakeup()
+
+    def defer_linger(self, on: bool) -> None:
+        """Let batches that linger wake the I/O thread only with the next flush, or after a call without `on`.
+
+        A caller that is about to flush saves a wake-up between its appends, in which the I/O thread could send nothing. A full
+        batch still wakes it at once.
+        """
+        self._defers_linger = on
+        if not on and self.changed and self._sleeps_until:
             self._sleeps_until = 0.0
             self._wakeup()
 

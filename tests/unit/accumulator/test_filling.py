@@ -208,6 +208,28 @@ def test_the_io_thread_is_woken_for_a_new_and_for_a_closed_batch_only() -> None:
     assert len(fakes.wakeups) == 2, "it is awake"
 
 
+def test_a_caller_that_flushes_soon_defers_the_wake_up_for_linger() -> None:
+    fakes = accumulator_fakes(batch_size=1024)
+    fakes.incomplete.defer_linger(True)
+    fakes.append(b"x" * 400)
+    fakes.append(b"x", tp=OTHER)
+    assert fakes.wakeups == []
+    fakes.append(b"x" * 900)
+    assert len(fakes.wakeups) == 1, "a batch is full"
+    fakes.ready()
+    fakes.incomplete.sleeps(None)
+    fakes.append(b"y", tp=TopicPartition("t", 7))
+    fakes.incomplete.defer_linger(False)
+    assert len(fakes.wakeups) == 2, "the new batch lingers from now on"
+    fakes.incomplete.defer_linger(True)
+    fakes.incomplete.defer_linger(False)
+    assert len(fakes.wakeups) == 2, "it is awake"
+    fakes.ready()
+    fakes.incomplete.sleeps(None)
+    fakes.incomplete.defer_linger(False)
+    assert len(fakes.wakeups) == 2, "there is nothing new"
+
+
 def test_a_batch_whose_first_row_cannot_be_encoded_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes = accumulator_fakes(linger=0)
     with encoding_stopped(monkeypatch, OverflowError("offsets")) as (_, go_on):

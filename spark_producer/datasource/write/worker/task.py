@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 
 from spark_producer import kernel
+from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.config import ProducerConfig
 from spark_producer.config.control_topics import add_control_topic
 from spark_producer.datasource.interpreter import gc_freeze_on_second_task, limit_malloc_trim
@@ -86,16 +87,28 @@ def _write_at_least_once(
     producer = producers.get(config)
     parts = parts_of(producer)
     parts.meter.start_interval()
-    rows = task_rows(producer, settings)
+    rows, incomplete = task_rows(producer, settings), parts.accumulator.incomplete
     try:
-        for piece in pieces(gather(batches, rows.wanted)):
+        for piece in pieces(gather(_deferring_linger(batches, incomplete), rows.wanted)):
             rows.send(piece)
             del piece  # otherwise it would be alive while the next one is read
         rows.flush()
     except BaseException:
         producers.drop(config)
         raise
+    finally:
+        incomplete.defer_linger(False)
     return TaskReport(rows.report_of(parts.take_report()), metrics=parts.meter.interval())
+
+
+def _deferring_linger(batches: Iterator[pa.RecordBatch], incomplete: IncompleteBatches) -> Iterator[pa.RecordBatch]:
+    """Yield `batches`. Rows linger only while the next batch is read: after the last one the task flushes at once."""
+    for batch in batches:
+        incomplete.defer_linger(True)
+        yield batch
+        del batch
+        incomplete.defer_linger(False)
+    incomplete.defer_linger(True)
 
 
 def worker_config(settings: TaskSettings) -> ProducerConfig:

@@ -115,6 +115,36 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
     assert calls == ["freeze", "memory", "answer", "rows", "answer", "answer"]
 
 
+def test_a_task_of_few_rows_wakes_the_io_thread_once() -> None:
+    """For its flush. Between the appends the I/O thread could send nothing, and would hold them up."""
+    cluster = ScriptedCluster({"t": 4})
+    producers = ProducerCache(cluster.producer_with)
+    settings = TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
+    keyed = batch(25).append_column("key", pa.array([str(number) for number in range(25)]))
+    task.write_task(settings, iter([keyed]), producers)  # waits for metadata
+    incomplete = parts_of(producers.get(settings.config)).accumulator.incomplete
+    for _ in range(5):
+        wait_until(lambda: incomplete.idle and incomplete._sleeps_until > 0, "the I/O thread sleeps")
+        before = cluster.wakeups
+        task.write_task(settings, iter([keyed]), producers)
+        assert cluster.wakeups == before + 1
+    producers.clear()
+
+
+def test_rows_linger_while_the_next_batch_is_read() -> None:
+    cluster = ScriptedCluster()
+    producers = ProducerCache(cluster.producer_with)
+    settings = TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield batch(10_000)
+        wait_until(lambda: sum(map(len, cluster.log.values())) == 10_000, "all rows are sent without a flush")
+        yield batch(100)
+
+    assert task.write_task(settings, slow(), producers).report.records == 10_100
+    producers.clear()
+
+
 def test_a_failure_drops_the_producer_of_its_task_alone() -> None:
     clusters = {"one": ScriptedCluster({"good": 1}), "two": ScriptedCluster({"bad": 1}, produce_code=lambda _: 29)}
     producers = ProducerCache(lambda config: clusters[config.client_id].producer_with(config))
