@@ -171,6 +171,7 @@ def test_amazons_signer_is_called_as_the_jaas_entry_says(
 @pytest.mark.covers("SEC18")
 def test_without_amazons_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer.MSKAuthTokenProvider", None)
     error = refusal(lambda: from_aws((), "eu-west-1"))
     assert isinstance(error, ConfigError)
     assert "pip install 'pyproducer[msk]'" in str(error)
