@@ -145,7 +145,7 @@ def _waits(metrics: Snapshot) -> list[str]:
     totals = {
         "for buffer memory": metrics.value(CLIENT, "bufferpool-wait-time-ns-total") / 1e9,
         "for metadata": metrics.value(CLIENT, "metadata-wait-time-ns-total") / 1e9,
-        "for the last answers (flush)": metrics.value(CLIENT, "flush-time-ns-total") / 1e9,
+        "for the last responses (flush)": metrics.value(CLIENT, "flush-time-ns-total") / 1e9,
         "because brokers asked for it": metrics.value(OWN, "throttled-time-total") / 1e3,
     }
     waits = [f"{seconds:,.2f} s {what}" for what, seconds in totals.items() if seconds >= MIN_SHOWN_WAIT_S]

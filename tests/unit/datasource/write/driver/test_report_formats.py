@@ -56,7 +56,7 @@ def test_the_page_of_a_troubled_write_says_what_went_wrong_and_what_was_waited_f
     assert page[0].endswith("; 3 batches, 2 requests, 4 batches sent again")
     assert page[5:7] == [
         "  time that tasks waited, summed up: 0.20 s for buffer memory, 0.10 s for metadata, "
-        "0.30 s for the last answers (flush), 0.10 s because brokers asked for it",
+        "0.30 s for the last responses (flush), 0.10 s because brokers asked for it",
         "  not everything went well: 10 records sent again, 1 batch too large for the broker and split, 10 records failed, "
         "1 wait for buffer memory timed out, 1 connection failed to authenticate",
     ]
