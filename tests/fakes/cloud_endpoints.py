@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import ssl
 from collections.abc import Callable
@@ -143,18 +144,16 @@ class Cloud:
         if provider == "gcp-managed-kafka":
             self._serve_google(answer)
         elif provider == "azure-managed-identity":
-            pytest.importorskip("azure.identity")
             port = self.serve(imds(answer)).port
             self._environment.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://localhost:{port}")
         else:
-            pytest.importorskip("azure.identity")
             port = self.serve(entra(lambda: self.endpoints[-1].port, answer), tls=True).port
             self._environment.setenv("AZURE_AUTHORITY_HOST", f"https://localhost:{port}")
             self._environment.setenv("AZURE_FEDERATED_TOKEN_FILE", str(self.token_file))
 
     def _serve_google(self, answer: Answer) -> None:
         """Start a metadata server; its name is read once at the import. Pauses between attempts are left out."""
-        metadata = pytest.importorskip("google.auth.compute_engine._metadata")
+        metadata = importlib.import_module("google.auth.compute_engine._metadata")
         host = f"localhost:{self.serve(metadata_server(answer)).port}"
         self._environment.setattr(metadata, "_GCE_METADATA_HOST", host)
         self._environment.setenv("GCE_METADATA_IP", host)

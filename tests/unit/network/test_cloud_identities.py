@@ -132,7 +132,6 @@ def test_googles_token_has_the_form_of_its_own_clients(cloud: Cloud) -> None:
 
 @pytest.mark.covers("SEC18")
 def test_amazons_signer_gets_the_role_of_a_pod_by_its_token(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("aws_msk_iam_sasl_signer")
     forms: list[dict[str, str]] = []
     reply = Reply(200, (STS_REPLY.encode(),), (("Content-Type", "text/xml"), ("Content-Length", str(len(STS_REPLY)))))
     endpoint = cloud.serve(sts(lambda form: forms.append(form) or reply))  # type: ignore[func-returns-value]
@@ -275,7 +274,6 @@ def test_a_tenant_that_cannot_be_one_is_said_to_be_wrong(cloud: Cloud) -> None:
 
 @pytest.mark.covers("SEC18")
 def test_google_without_any_credentials(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("google.auth")
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     oidc = OidcSettings("", "", Secret(""))
     assert "DefaultCredentialsError" in str(refusal(lambda: google_token(oidc, 0.0)))
