@@ -30,7 +30,7 @@ from spark_producer.schemas.registry import PROTOBUF
 from spark_producer.schemas.wire_format import prefix_of
 from spark_producer.schemas.writer_schemas import RegistryAccess
 from tests.unit.schemas.played_registry import Played
-from tests.unit.schemas.protobuf.judging import decode
+from tests.unit.schemas.protobuf.judging import decode, expected
 
 pytestmark = pytest.mark.covers("RD22")
 
@@ -257,3 +257,33 @@ def test_closed_enums_in_maps_leave_their_entries_out() -> None:
     kind = message_factory.GetMessageClass(message)
     assert dict(kind.FromString(row).m) == {1: 4, 3: 0}
     assert decode(message, [row]).rows == [{"m": [(1, "B"), (3, "A")], "l": ["B", "A"]}]
+
+
+def test_the_last_entry_of_a_key_counts() -> None:
+    text = 'syntax = "proto3"; message M { map<string, int32> a = 1; map<uint64, string> b = 2; map<bool, N> c = 3; }'
+    text += " message N { int32 n = 1; }"
+    message = message_of(compiled(ProtobufSchema(text), "it"), None, "it")
+    kind = message_factory.GetMessageClass(message)
+    one, two = kind(a={"x": 1, "y": 2}, b={7: "old", 8: ""}), kind(a={"x": 3}, b={7: "new", 2**64 - 1: "top"})
+    one.c[True].n, two.c[True].n, two.c[False].n = 1, 2, 3
+    rows = [one.SerializeToString() + two.SerializeToString(), two.SerializeToString() + one.SerializeToString(), b""]
+    assert decode(message, list(rows)).rows == [expected(kind.FromString(row)) for row in rows]
+    assert decode(message, [rows[0]]).rows[0]["a"] == [("x", 3), ("y", 2)]
+
+
+def test_a_member_of_a_oneof_clears_the_others() -> None:
+    text = """syntax = "proto3"; message M { oneof o { int32 i = 1; string s = 2; N n = 3; bool b = 4; double d = 5; } }
+    message N { string t = 1; repeated int32 l = 2; map<string, N2> m = 3; oneof p { int32 x = 4; N2 y = 5; } }
+    message N2 { bytes z = 1; }"""
+    message = message_of(compiled(ProtobufSchema(text), "it"), None, "it")
+    kind = message_factory.GetMessageClass(message)
+    whole = kind()
+    whole.n.t, whole.n.y.z = "é", b"\xff"
+    whole.n.l.extend([1, 2])
+    whole.n.m["k"].z = b"z"
+    parts = [kind(i=0), kind(s="text"), whole, kind(b=True), kind(d=1.5), kind(n={"x": 7}), kind(n={"l": [3]})]
+    rows = [
+        one.SerializeToString() + two.SerializeToString() + whole.SerializeToString() for one in parts for two in parts
+    ]
+    rows += [one.SerializeToString() + two.SerializeToString() for one in parts for two in parts]
+    assert decode(message, list(rows)).rows == [expected(kind.FromString(row)) for row in rows]
