@@ -1,10 +1,12 @@
-"""Make the zip for `spark-submit --py-files`: what a driver and its executors import, without docstrings.
+"""Make the zip for `spark-submit --py-files`: what a driver and its executors import, without docstrings and comments.
 
 Every line keeps its number, so that a traceback of an executor names the line of the sources.
 """
 
 import ast
+import io
 import sys
+import tokenize
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +23,14 @@ def docstrings(module: ast.Module) -> Iterator[ast.Expr]:
             yield node
 
 
-def without_docstrings(source: str) -> str:
-    """Return `source` with `""` for each docstring, and as many lines as before."""
-    lines = source.encode().splitlines()
+def code_of(source: str) -> str:
+    """Return `source` without comments, with `""` for each docstring, and as many lines as before."""
+    texts = source.removesuffix("\n").split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            texts[row - 1] = texts[row - 1][:column].rstrip()
+    lines = [text.encode() for text in texts]
     for node in docstrings(ast.parse(source)):
         first, last = node.lineno - 1, node.end_lineno or node.lineno
         lines[first:last] = [lines[first][: node.col_offset] + b'""', *[b""] * (last - first - 1)]
@@ -37,7 +44,7 @@ def main(path: Path) -> None:
         for file in sorted((ROOT / "spark_producer").rglob("*.py")):
             name = file.relative_to(ROOT)
             if name.parts[1] not in NOT_FOR_SPARK:
-                archive.writestr(name.as_posix(), without_docstrings(file.read_text(encoding="utf-8")))
+                archive.writestr(name.as_posix(), code_of(file.read_text(encoding="utf-8")))
     print(path)
 
 
