@@ -8,30 +8,37 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import fastavro
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.avro import ENCODED_ROWS, ENCODER_ROUNDS, SCHEMA, SCHEMA_ID, SPARK_AVRO, flights
+from benchmarks.decoding import (
+    BYTES,
+    COLUMNS,
+    FEWER,
+    PARTITIONS,
+    ROWS,
+    UDF,
+    Decoders,
+    as_they_are,
+    in_memory,
+    least_nanoseconds,
+    measure_rounds,
+    table,
+)
 from benchmarks.headlines import Headline
-from benchmarks.measure import Meter
 from benchmarks.part import Options, Part, Results
-from benchmarks.session import end_session, jvm_pid, spark_session
+from benchmarks.session import end_session, spark_session
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import from_confluent_avro, to_confluent_avro
 from spark_producer.schemas.decoded_column import ColumnDecoder
 from spark_producer.schemas.reader_types import TypeRules
 from tests.support.ivy import fetch_jars
 
-ROWS, FEWER, PARTITIONS = 2_000_000, 200_000, 4
-ROUNDS, WARMUPS = 5, 1
 FRAME = 5
 """The bytes before the value."""
 
@@ -64,47 +71,26 @@ def _udf() -> Column:
     return decode("value")
 
 
-DECODERS: Mapping[str, Callable[[], Column]] = {
-    "bytes": lambda: f.col("value"), "columns": _columns, "from_avro": _from_avro, "udf": _udf,
-}  # fmt: skip
+DECODERS: Decoders = {BYTES: as_they_are, COLUMNS: _columns, "from_avro": _from_avro, UDF: _udf}
 
 
 def run(options: Options) -> Results:
     """Decode all rounds, and return the seconds and client CPU per million rows of each contender, round by round."""
     jars = ",".join(map(str, fetch_jars(SPARK_AVRO, name="spark-avro", transitive=False).glob("*.jar")))
-    taken: dict[str, dict[str, list[float]]] = {kind: {name: [] for name in DECODERS} for kind in ("seconds", "cpu")}
-    warmups = WARMUPS if options.warmups is None else options.warmups
     spark = spark_session({"spark.sql.session.timeZone": "UTC", "spark.jars": jars})
     try:
-        meter = Meter(jvm_pid(spark), os.getpid())
         all_rows, fewer = _frames(spark, ROWS), _frames(spark, FEWER)
         batch = _batch(all_rows)
         alone = {"columns": decoder_nanoseconds(batch), "fastavro": fastavro_nanoseconds(batch)}
-        for number in range((options.repetitions or ROUNDS) + warmups):
-            for name, decoder in DECODERS.items():
-                frame, rows = (fewer, FEWER) if name == "udf" else (all_rows, ROWS)
-                done = meter.measure(rows, lambda frame=frame, decoder=decoder: _decode(frame, decoder()))  # type: ignore[misc]
-                seconds = done.seconds * 1_000_000 / rows
-                print(f"{name}: {seconds:.2f} s, {done.client_per_million:.2f} s of CPU a million rows", flush=True)
-                if number >= warmups:
-                    taken["seconds"][name].append(seconds)
-                    taken["cpu"][name].append(done.client_per_million)
+        return {**measure_rounds(options, spark, DECODERS, all_rows, fewer), "alone": alone}
     finally:
         end_session(spark)
-    return {**taken, "alone": alone}
-
-
-def _decode(frame: DataFrame, column: Column) -> None:
-    frame.select(column.alias("value")).write.format("noop").mode("overwrite").save()
 
 
 def _frames(spark: SparkSession, rows: int) -> DataFrame:
     """Return the rows as frames, all of them in memory."""
     structs = flights(spark.range(0, rows, 1, PARTITIONS))
-    frames = structs.select(to_confluent_avro("value", SCHEMA_ID, SCHEMA).alias("value"))
-    frames = frames.persist(StorageLevel.MEMORY_ONLY)
-    frames.count()
-    return frames
+    return in_memory(structs.select(to_confluent_avro("value", SCHEMA_ID, SCHEMA).alias("value")))
 
 
 def _batch(frames: DataFrame) -> ArrowArray:
@@ -113,14 +99,9 @@ def _batch(frames: DataFrame) -> ArrowArray:
 
 
 def decoder_nanoseconds(frames: ArrowArray, rounds: int = ENCODER_ROUNDS) -> float:
-    """Return the least CPU nanoseconds a row of the decoder alone: what else the machine does only adds to them."""
+    """Return the least CPU nanoseconds a row of the decoder alone."""
     decoder = ColumnDecoder(SCHEMA, lambda _: SCHEMA, "value", TypeRules())
-    taken = []
-    for _ in range(rounds):
-        began = time.thread_time_ns()
-        decoder.decode(frames)
-        taken.append(time.thread_time_ns() - began)
-    return min(taken) / len(frames)
+    return least_nanoseconds(lambda: decoder.decode(frames), len(frames), rounds)
 
 
 def fastavro_nanoseconds(frames: ArrowArray, rounds: int = 5) -> float:
@@ -128,13 +109,12 @@ def fastavro_nanoseconds(frames: ArrowArray, rounds: int = 5) -> float:
     schema = fastavro.parse_schema(json.loads(SCHEMA))
     column: Any = frames
     values = [each[FRAME:] for each in column.to_pylist()]
-    taken = []
-    for _ in range(rounds):
-        began = time.thread_time_ns()
+
+    def read() -> None:
         for value in values:
             fastavro.schemaless_reader(io.BytesIO(value), schema, None)
-        taken.append(time.thread_time_ns() - began)
-    return min(taken) / len(values)
+
+    return least_nanoseconds(read, len(values), rounds)
 
 
 def page(results: Results) -> str:
@@ -144,17 +124,7 @@ def page(results: Results) -> str:
         f"{ROWS:,} cached frames of the rows of [Avro](#avro), decoded into Spark's `noop` (`local[2]`), by the UDF {FEWER:,} of "
         f"them. Seconds a million rows, and CPU seconds of Spark and its Python workers, medians of {len(seconds['bytes'])} "
         "rounds; the ratios are medians of the rounds' seconds.",
-        "",
-        "| | seconds | CPU | from_confluent_avro is |",
-        "|---|--:|--:|--:|",
-    ]
-    for name, label in LABELS.items():
-        medians = f"{statistics.median(seconds[name]):.2f} | {statistics.median(cpu[name]):.2f}"
-        pairs = zip(seconds[name], seconds["columns"], strict=True)
-        ratio = statistics.median(other / ours for other, ours in pairs)
-        lines.append(f"| {label} | {medians} | {f'{ratio:.2f}× as fast' if name in ('from_avro', 'udf') else ''} |")
-    lines += [
-        "",
+        *table(seconds, cpu, LABELS, ("from_avro", UDF)),
         f"The decoder alone takes {alone['columns']:.0f} ns of CPU a row, {ENCODED_ROWS:,} rows at a time; fastavro's compiled "
         f"reader {alone['fastavro']:,.0f}, into Python's values.",
     ]

@@ -6,32 +6,39 @@ rows to `noop`. The decoders alone are measured on one of Spark's Arrow batches.
 
 from __future__ import annotations
 
-import os
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.avro import ENCODED_ROWS, ENCODER_ROUNDS
 from benchmarks.avro_decoding import TYPE
+from benchmarks.decoding import (
+    BYTES,
+    COLUMNS,
+    FEWER,
+    PARTITIONS,
+    ROWS,
+    UDF,
+    Decoders,
+    as_they_are,
+    in_memory,
+    least_nanoseconds,
+    measure_rounds,
+    table,
+)
 from benchmarks.headlines import Headline
-from benchmarks.measure import Meter
 from benchmarks.part import Options, Part, Results
-from benchmarks.session import end_session, jvm_pid, spark_session
+from benchmarks.session import end_session, spark_session
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import from_confluent_protobuf
 from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
 from spark_producer.schemas.protobuf.compiler import ProtobufSchema, compiled
 from spark_producer.schemas.wire_format import prefix_of
 
-ROWS, FEWER, PARTITIONS = 2_000_000, 200_000, 4
-ROUNDS, WARMUPS = 5, 1
 SCHEMA_ID = 7
 FRAME = 6
 """The bytes before the message."""
@@ -106,69 +113,44 @@ def _udf() -> Column:
     return decode("value")
 
 
-DECODERS: Mapping[str, Callable[[], Column]] = {"bytes": lambda: f.col("value"), "columns": _columns, "udf": _udf}
+DECODERS: Decoders = {BYTES: as_they_are, COLUMNS: _columns, UDF: _udf}
 
 
 def run(options: Options) -> Results:
     """Decode all rounds, and return the seconds and client CPU per million rows of each contender, round by round."""
-    taken: dict[str, dict[str, list[float]]] = {kind: {name: [] for name in DECODERS} for kind in ("seconds", "cpu")}
-    warmups = WARMUPS if options.warmups is None else options.warmups
     rows = frames()
-    batch = pa.array(rows, pa.binary())
-    alone = {"columns": decoder_nanoseconds(batch), "protobuf": protobuf_nanoseconds(rows)}
+    alone = {"columns": decoder_nanoseconds(pa.array(rows, pa.binary())), "protobuf": protobuf_nanoseconds(rows)}
     spark = spark_session({"spark.sql.session.timeZone": "UTC"})
     try:
-        meter = Meter(jvm_pid(spark), os.getpid())
         all_rows, fewer = _frames(spark, rows, ROWS), _frames(spark, rows, FEWER)
-        for number in range((options.repetitions or ROUNDS) + warmups):
-            for name, decoder in DECODERS.items():
-                frame, count = (fewer, FEWER) if name == "udf" else (all_rows, ROWS)
-                done = meter.measure(count, lambda frame=frame, decoder=decoder: _decode(frame, decoder()))  # type: ignore[misc]
-                seconds = done.seconds * 1_000_000 / count
-                print(f"{name}: {seconds:.2f} s, {done.client_per_million:.2f} s of CPU a million rows", flush=True)
-                if number >= warmups:
-                    taken["seconds"][name].append(seconds)
-                    taken["cpu"][name].append(done.client_per_million)
+        return {**measure_rounds(options, spark, DECODERS, all_rows, fewer), "alone": alone}
     finally:
         end_session(spark)
-    return {**taken, "alone": alone}
-
-
-def _decode(frame: DataFrame, column: Column) -> None:
-    frame.select(column.alias("value")).write.format("noop").mode("overwrite").save()
 
 
 def _frames(spark: SparkSession, rows: list[bytes], count: int) -> DataFrame:
     """Return the rows, repeated, all of them in memory."""
     once = spark.createDataFrame([(row,) for row in rows], "value binary").coalesce(1)
-    repeated = spark.range(0, count // len(rows), 1, PARTITIONS).crossJoin(f.broadcast(once)).select("value")
-    repeated = repeated.persist(StorageLevel.MEMORY_ONLY)
-    repeated.count()
-    return repeated
+    numbers = spark.range(0, count // len(rows), 1, PARTITIONS)
+    return in_memory(numbers.crossJoin(f.broadcast(once)).select("value"))
 
 
 def decoder_nanoseconds(batch: ArrowArray, rounds: int = ENCODER_ROUNDS) -> float:
-    """Return the least CPU nanoseconds a row of the decoder alone: what else the machine does only adds to them."""
+    """Return the least CPU nanoseconds a row of the decoder alone."""
     decoder = protobuf_reader("value", ReaderSchema(SCHEMA, None), "FAILFAST", {}, None).decoder()
-    taken = []
-    for _ in range(rounds):
-        began = time.thread_time_ns()
-        decoder.decode(batch)
-        taken.append(time.thread_time_ns() - began)
-    return min(taken) / len(batch)
+    return least_nanoseconds(lambda: decoder.decode(batch), len(batch), rounds)
 
 
 def protobuf_nanoseconds(rows: list[bytes], rounds: int = 5) -> float:
     """Return the least CPU nanoseconds a row of Google's library, into Python's values."""
     kind = message_class(descriptors())
     contents = [row[FRAME:] for row in rows]
-    taken = []
-    for _ in range(rounds):
-        began = time.thread_time_ns()
+
+    def read() -> None:
         for content in contents:
             values_of(kind.FromString(content))
-        taken.append(time.thread_time_ns() - began)
-    return min(taken) / len(rows)
+
+    return least_nanoseconds(read, len(rows), rounds)
 
 
 def page(results: Results) -> str:
@@ -178,17 +160,7 @@ def page(results: Results) -> str:
         f"{ROWS:,} cached frames with rows as in [Avro](#avro), decoded into Spark's `noop` (`local[2]`), by the UDF {FEWER:,} "
         f"of them. Seconds a million rows, and CPU seconds of Spark and its workers, medians of {len(seconds['bytes'])} "
         "rounds; the ratios are medians of the rounds' seconds.",
-        "",
-        "| | seconds | CPU | from_confluent_protobuf is |",
-        "|---|--:|--:|--:|",
-    ]
-    for name, label in LABELS.items():
-        medians = f"{statistics.median(seconds[name]):.2f} | {statistics.median(cpu[name]):.2f}"
-        pairs = zip(seconds[name], seconds["columns"], strict=True)
-        ratio = statistics.median(other / ours for other, ours in pairs)
-        lines.append(f"| {label} | {medians} | {f'{ratio:.2f}× as fast' if name == 'udf' else ''} |")
-    lines += [
-        "",
+        *table(seconds, cpu, LABELS),
         f"The decoder alone takes {alone['columns']:.0f} ns of CPU a row, {ENCODED_ROWS:,} rows at a time; Google's library "
         f"{alone['protobuf']:,.0f}, into Python's values.",
     ]
