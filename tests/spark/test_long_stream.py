@@ -20,14 +20,17 @@ from tests.support.waiting import wait_until
 MIB = 1 << 20
 BATCH_SECONDS = 10.0
 """Maximum seconds of one micro-batch."""
-POOL_THREADS = {200: 10, 5000: 40}
-"""Maximum of more threads in the JVM by number of micro-batches: Spark's pools end idle threads after a minute, and make others
-when a machine is busy. From 282 to 302 came and went in 5,000; one that is lost in each would be thousands."""
+MORE_THREADS = 10
+"""Maximum of more threads in the JVM at the end. One that is lost in each micro-batch would be hundreds."""
+POOL_SECONDS = 90.0
+"""Maximum seconds until the JVM has as few threads: a busy machine makes Spark's pools grow, and they end a thread that was idle
+for a minute."""
 
 
 class Size(NamedTuple):
     """The resources of one process."""
 
+    pid: int
     command: str
     threads: int
     descriptors: int
@@ -56,7 +59,7 @@ def size_of(pid: int) -> Size | None:
     if "VmRSS" not in status:  # a zombie
         return None
     command = (folder / "cmdline").read_text().replace("\0", " ")
-    return Size(command, int(status["Threads"]), descriptors, int(status["VmRSS"].split()[0]) << 10)
+    return Size(pid, command, int(status["Threads"]), descriptors, int(status["VmRSS"].split()[0]) << 10)
 
 
 def below(pid: int) -> Iterator[int]:
@@ -126,6 +129,7 @@ def test_processes_of_a_long_stream_stay_as_they_are(
             looks.append(look(spark, batches_of(query)))
         rows = [each["numInputRows"] for each in query.recentProgress]
         assert set(rows) == {1}
+        wait_for_idle_pools(looks[0].jvm)
     finally:
         query.stop()
     for each in looks:
@@ -135,14 +139,26 @@ def test_processes_of_a_long_stream_stay_as_they_are(
             f"{each.jvm.descriptors}, Python threads/descriptors/MiB {python}"
         )
     print(f"{(time.monotonic() - began) / looks[-1].batch:.3f} s for a micro-batch")
-    check(looks[0], looks[-1], POOL_THREADS[batches])
+    check(looks[0], looks[-1])
 
 
-def check(first: Look, last: Look, threads: int) -> None:
-    """The processes are the same ones, and none has grown but by what an allocator keeps."""
+def wait_for_idle_pools(first: Size) -> None:
+    """Wait until the JVM has as few threads as at the first look, but for some of its pools."""
+
+    def shrunk() -> bool:
+        size = size_of(first.pid)
+        return size is not None and size.threads <= first.threads + MORE_THREADS
+
+    most = first.threads + MORE_THREADS
+    wait_until(
+        shrunk, f"the JVM has {most} threads or fewer", seconds=POOL_SECONDS, pause=1.0, more=lambda: size_of(first.pid)
+    )
+
+
+def check(first: Look, last: Look) -> None:
+    """The processes are the same ones, and none has grown but by what an allocator keeps, and the pools of the JVM."""
     assert last.workers.keys() <= first.workers.keys(), "processes were started"
     assert len(last.workers) >= 2, "the driver of the stream, and a worker"
-    assert last.jvm.threads <= first.jvm.threads + threads
     assert last.jvm.descriptors <= first.jvm.descriptors + 10
     assert last.heap < first.heap + 60 * MIB
     for pid, after in last.workers.items():

@@ -26,5 +26,5 @@ class SpaceNotice:
     def accepted(self) -> None:
         """Record that a batch was written."""
         if self.full:
-            self.full = ""
             logger.warning("%s: the disk has space again, batches are accepted", self._directory)
+            self.full = ""  # after the line in the log: who sees the space finds the line
