@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -42,8 +42,11 @@ MAX_VERSIONS = 20
 MAX_REFERENCES = 100
 """Maximum schemas that one schema refers to, directly or not, a request each."""
 
-AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 """The registry's names of formats."""
+
+FORMAT_NAMES = {AVRO: "Avro", PROTOBUF: "Protobuf", JSON: "JSON Schema"}
+"""The names of formats in messages."""
 
 _Result = TypeVar("_Result")
 
@@ -62,12 +65,20 @@ class RegisteredSchema(NamedTuple):
     text: str | None = None
 
 
+class SchemaReference(NamedTuple):
+    """A schema that another one refers to: the name by which it does, and the subject and version that hold it."""
+
+    name: str
+    subject: str
+    version: int
+
+
 class Registry:
     """A client of a Schema Registry, until `close`. Every call returns or raises within about `timeout` seconds.
 
     The client's own timeouts are for single reads, so each call runs in a thread that is left to itself after the timeout; the
     bytes that it reads are bounded. `reveal` returns the text of a secret, which may be a reference. `kind` is the format of the
-    schemas, `AVRO` or `PROTOBUF`.
+    schemas that are registered and read: `AVRO`, `PROTOBUF` or `JSON`.
     """
 
     def __init__(
@@ -82,28 +93,26 @@ class Registry:
         """Close the connections."""
         self._client.close()
 
-    def register(self, subject: str, schema: str) -> RegisteredSchema:
-        """Register a schema, unless the subject has it; return its id.
+    def register(self, subject: str, schema: str, references: Sequence[SchemaReference] = ()) -> RegisteredSchema:
+        """Register a schema, unless the subject has it; return its id. `references` are the schemas that it refers to.
 
         Raises:
             SchemaIncompatible: the schema is incompatible with other versions of the subject.
             RegistryError: the registry refuses, or cannot be reached.
         """
         with self._request_errors(f"register the schema of subject {subject!r}", subject):
-            normal = self._options.normalize_schemas
-            return self._timed(
-                lambda: _with_id(self._client.register_schema(subject, _avro(schema), normalize_schemas=normal))
-            )
+            normal, sent = self._options.normalize_schemas, self._schema(schema, references)
+            return self._timed(lambda: _with_id(self._client.register_schema(subject, sent, normalize_schemas=normal)))
 
-    def lookup(self, subject: str, schema: str) -> RegisteredSchema:
-        """Return the id of a schema of the subject.
+    def lookup(self, subject: str, schema: str, references: Sequence[SchemaReference] = ()) -> RegisteredSchema:
+        """Return the id of a schema of the subject. `references` are the schemas that it refers to.
 
         Raises:
             RegistryError: as `register`; or the subject does not have it.
         """
         with self._request_errors(f"find the schema under subject {subject!r}", subject):
-            normal = self._options.normalize_schemas
-            found = self._timed(lambda: self._client.lookup_schema(subject, _avro(schema), normalize_schemas=normal))
+            normal, sent = self._options.normalize_schemas, self._schema(schema, references)
+            found = self._timed(lambda: self._client.lookup_schema(subject, sent, normalize_schemas=normal))
             return _with_id(found.schema_id)
 
     def latest(self, subject: str) -> RegisteredSchema:
@@ -145,11 +154,19 @@ class Registry:
         with self._request_errors(f"get schema {schema_id}", None):
             return self._text(self._timed(lambda: self._client.get_schema(schema_id)), f"schema {schema_id}")
 
+    def _schema(self, text: str, references: Sequence[SchemaReference]) -> Schema:
+        from confluent_kafka.schema_registry import Schema
+        from confluent_kafka.schema_registry import SchemaReference as Sent
+
+        return Schema(text, self._kind, [Sent(*each) for each in references])
+
     def _text(self, schema: Schema, what: str) -> str:
-        if self._kind == AVRO:
-            return _text(schema, what)
-        if schema.schema_type != PROTOBUF:
-            raise UnknownSchema(f"{what} is {for_log(str(schema.schema_type or AVRO))}, not Protobuf")
+        kind = schema.schema_type or AVRO
+        if kind != self._kind:
+            hint = ". Encode elsewhere, and set valueSchemaId" if self._kind == AVRO else ""
+            raise UnknownSchema(f"{what} is {for_log(str(kind))}, not {FORMAT_NAMES[self._kind]}{hint}")
+        if kind != PROTOBUF:
+            return _complete(schema, what)
         found: dict[str, str] = {}
         left = list(schema.references or ())
         while left:
@@ -290,23 +307,13 @@ def _bounded(response: Any) -> None:
     response.stream = type(response)(response.status_code, content=b"".join(chunks)).stream
 
 
-def _avro(schema: str) -> Schema:
-    from confluent_kafka.schema_registry import Schema
-
-    return Schema(schema, "AVRO")
-
-
 def _with_id(schema_id: object) -> RegisteredSchema:
     if not isinstance(schema_id, int) or isinstance(schema_id, bool) or not 0 <= schema_id < 1 << 31:
         raise ValueError("no id")
     return RegisteredSchema(schema_id)
 
 
-def _text(schema: Schema, what: str) -> str:
-    if schema.schema_type not in (None, "AVRO"):
-        raise UnknownSchema(
-            f"{what} is {for_log(str(schema.schema_type))}, not Avro. Encode elsewhere, and set valueSchemaId"
-        )
+def _complete(schema: Schema, what: str) -> str:
     if schema.references:
         raise UnknownSchema(
             f"{what} refers to other schemas, which is not supported. Give the complete schema in valueSchema"

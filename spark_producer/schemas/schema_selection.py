@@ -14,7 +14,7 @@ from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.errors import ConfigError
 from spark_producer.schemas.column_format import ColumnFormat
 from spark_producer.schemas.plan import parse_schema, plan_of
-from spark_producer.schemas.registry import RegisteredSchema, Registry
+from spark_producer.schemas.registry import AVRO, RegisteredSchema, Registry, SchemaReference
 from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.types import Schema, avro_schema, name_of
 from spark_producer.schemas.wire_format import parse_indexes, prefix_of
@@ -24,11 +24,16 @@ MAX_FILE_BYTES = 1 << 20
 
 
 class SchemaLookup(NamedTuple):
-    """A request to the registry: the id of a schema under a subject, or, if `schema` is None, the subject's latest schema."""
+    """A request to the registry: the id of a schema under a subject, or, if `schema` is None, the subject's latest schema.
+
+    `kind` is the format of the schema, as in `Registry`, and `references` are the schemas that it refers to.
+    """
 
     options: RegistryOptions
     subject: str
     schema: str | None
+    kind: str = AVRO
+    references: tuple[SchemaReference, ...] = ()
 
 
 FindSchema = Callable[[SchemaLookup], RegisteredSchema]
@@ -87,7 +92,7 @@ def column_format(
 
 
 def query_registry(registry: Registry, lookup: SchemaLookup) -> RegisteredSchema:
-    """Return the registry's result for a lookup, by one request.
+    """Return the registry's result for a lookup, by one request. The registry has the lookup's format.
 
     Raises:
         SchemaIncompatible, RegistryError: as `Registry`.
@@ -95,8 +100,8 @@ def query_registry(registry: Registry, lookup: SchemaLookup) -> RegisteredSchema
     if lookup.schema is None:
         return registry.latest(lookup.subject)
     if lookup.options.auto_register_schemas:
-        return registry.register(lookup.subject, lookup.schema)
-    return registry.lookup(lookup.subject, lookup.schema)
+        return registry.register(lookup.subject, lookup.schema, lookup.references)
+    return registry.lookup(lookup.subject, lookup.schema, lookup.references)
 
 
 def schema_text(given: str, option: str) -> str:

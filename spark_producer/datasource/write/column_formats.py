@@ -68,7 +68,7 @@ def _cached_lookup(lookup: SchemaLookup, config: ProducerConfig) -> RegisteredSc
     def reveal(name: str, secret: Secret) -> str:
         return resolve(secret, allowed, name=name)
 
-    registry = Registry(lookup.options, reveal, config.max_block_ms / 1000)
+    registry = Registry(lookup.options, reveal, config.max_block_ms / 1000, lookup.kind)
     try:
         found = query_registry(registry, lookup)
     finally:

@@ -13,12 +13,13 @@ from typing import Any, Self
 
 
 class Played:
-    """A server that gives one answer to everything but the paths of `answers`, and keeps what it was asked; a context manager."""
+    """A server that gives one answer to all but the paths of `answers`, and keeps what it got; a context manager."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answer: tuple[int, bytes] = (200, b"{}")
         self.answers: dict[str, tuple[int, bytes]] = {}
         self.asked: list[tuple[str, str | None]] = []
+        self.bodies: list[bytes] = []
         self.hangs = threading.Event()
         self.free = threading.Event()
         self.drips = threading.Event()
@@ -26,7 +27,7 @@ class Played:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                played.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
                 played.asked.append((self.path, self.headers.get("Authorization")))
                 if played.hangs.is_set():
                     played.free.wait(60)

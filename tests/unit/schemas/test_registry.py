@@ -13,7 +13,7 @@ import pytest
 from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
-from spark_producer.schemas.registry import MAX_RESPONSE_BYTES, Registry
+from spark_producer.schemas.registry import AVRO, JSON, MAX_RESPONSE_BYTES, PROTOBUF, Registry, SchemaReference
 from tests.support.ports import free_ports
 from tests.support.secret_codings import CODINGS, USER, shows
 from tests.support.secret_codings import PASSWORD as ODD_PASSWORD
@@ -30,9 +30,9 @@ def played() -> Iterator[Played]:
         yield server
 
 
-def registry(url: str, timeout: float = 10.0, **more: Any) -> Registry:
+def registry(url: str, timeout: float = 10.0, kind: str = AVRO, **more: Any) -> Registry:
     options = RegistryOptions(schema_registry_url=url, **more)
-    return Registry(options, lambda _, secret: secret.reveal(), timeout)
+    return Registry(options, lambda _, secret: secret.reveal(), timeout, kind)
 
 
 def failure(made: Registry, kind: type[Exception] = RegistryError) -> str:
@@ -148,6 +148,29 @@ def test_passwords_and_tokens_go_to_the_registry_alone(played: Played) -> None:
     assert played.asked[-1] == ("/subjects/a%20b%2Fc/versions?normalize=True", "Basic YW5uOnNlY3JldA==")
     with pytest.raises(ConfigError, match=r"basic\.auth\.user\.info must be user:password"):
         registry(played.url, basic_auth_user_info=Secret(PASSWORD))
+
+
+@pytest.mark.parametrize("kind", [AVRO, PROTOBUF, JSON])
+def test_the_format_and_the_references_of_a_schema_are_sent(played: Played, kind: str) -> None:
+    played.answer = 200, b'{"subject": "s", "version": 1, "id": 3, "schema": "x"}'
+    made = registry(played.url, kind=kind)
+    assert made.register("s", "x", [SchemaReference("a.proto", "a-value", 2)]).schema_id == 3
+    assert made.lookup("s", "y").schema_id == 3
+    made.close()
+    first, second = (json.loads(body) for body in played.bodies)
+    assert first == {
+        "schema": "x",
+        "schemaType": kind,
+        "references": [{"name": "a.proto", "subject": "a-value", "version": 2}],
+    }
+    assert (second["schema"], second["schemaType"], second.get("references") or []) == ("y", kind, [])
+
+
+@pytest.mark.parametrize(("kind", "text"), [(PROTOBUF, "is AVRO, not Protobuf"), (JSON, "is AVRO, not JSON Schema")])
+def test_a_schema_of_another_format_is_refused(played: Played, kind: str, text: str) -> None:
+    played.answer = 200, json.dumps({"subject": "s", "version": 1, "id": 7, "schema": '"string"'}).encode()
+    with contextlib.closing(registry(played.url, kind=kind)) as made, pytest.raises(RegistryError, match=text):
+        made.latest("s")
 
 
 def test_a_certificate_that_is_not_there_is_named() -> None:
