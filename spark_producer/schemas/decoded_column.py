@@ -16,7 +16,7 @@ from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.kernel.decoded_avro import arrow_array
 from spark_producer.schemas.plan import parse_schema
 from spark_producer.schemas.reader_types import ReaderType, TypeRules, reader_type
-from spark_producer.schemas.registry import UnknownSchema
+from spark_producer.schemas.references import UnknownSchema
 from spark_producer.schemas.resolution import program_of
 from spark_producer.schemas.row_decoding import DecodedColumn, DecodedRows, RowsAndFailures, decode_rows, in_order
 from spark_producer.schemas.texts import arrow_type_name

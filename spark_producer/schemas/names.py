@@ -10,6 +10,9 @@ PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "byt
 NAMED = frozenset({"record", "error", "enum", "fixed"})
 """The types that have a name; `error` is a record of Avro's protocols."""
 
+FORMS = PRIMITIVE | NAMED | {"array", "map"}
+"""All types but unions; another text is the name of a type."""
+
 NamedTypes = dict[str, dict[str, Any]]
 """The definition of each named type of a schema, by its full name."""
 

@@ -11,7 +11,7 @@ from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
 from spark_producer.kernel.avro_nodes import NO_MARK, ArrowLayout, AvroNode
 from spark_producer.schemas.defaults import MAX_FILLED_BYTES, encoded_default, is_optional
-from spark_producer.schemas.names import NAMED, PRIMITIVE, full_name, named_types, resolve_name, space_of
+from spark_producer.schemas.names import FORMS, NAMED, PRIMITIVE, full_name, named_types, resolve_name, space_of
 from spark_producer.schemas.scalar_types import Planned, is_number, scalar_node, type_mismatch, type_name
 from spark_producer.schemas.texts import arrow_type_name, is_printable, list_names, path_below
 from spark_producer.schemas.types import Schema, is_text
@@ -100,7 +100,7 @@ class _Planner:
             )
         known, at = self._resolved(schema, at)
         form = known.get("type")
-        if isinstance(form, dict | list) or (isinstance(form, str) and form not in _FORMS):
+        if isinstance(form, dict | list) or (isinstance(form, str) and form not in FORMS):
             return self.plan(form, kind, at)
         if pa.types.is_null(kind) or form == "null":
             return _of_nulls(known, kind, at)
@@ -293,5 +293,3 @@ def _inner(schema: dict[str, Any], part: str, path: str) -> Schema:
 
 _NAMED_FORMS = tuple(NAMED)
 """A tuple, since a hostile schema may have a list or an object as its type, and these have no hash."""
-
-_FORMS = PRIMITIVE | NAMED | {"array", "map"}

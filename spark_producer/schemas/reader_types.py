@@ -10,7 +10,16 @@ import pyarrow as pa
 from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
 from spark_producer.kernel.avro_program import MAX_NESTING, Storage
-from spark_producer.schemas.names import NAMED, PRIMITIVE, NamedTypes, full_name, named_types, resolve_name, space_of
+from spark_producer.schemas.names import (
+    FORMS,
+    NAMED,
+    PRIMITIVE,
+    NamedTypes,
+    full_name,
+    named_types,
+    resolve_name,
+    space_of,
+)
 from spark_producer.schemas.texts import is_printable, path_below
 from spark_producer.schemas.types import Schema
 
@@ -114,7 +123,7 @@ def unwrapped(schema: object, space: str, named: NamedTypes, path: str) -> tuple
         if not isinstance(schema, dict):
             raise SchemaError(f"field '{path}': the schema has {type(schema).__name__} in place of a type")
         form = schema.get("type")
-        if isinstance(form, str) and form in _FORMS:
+        if isinstance(form, str) and form in FORMS:
             return schema, _space_within(schema, space, path)
         schema = form
 
@@ -329,8 +338,6 @@ class _Types:
 
 _WIDE = {frozenset(("int", "long")): "long", frozenset(("float", "double")): "double"}
 """Unions that become one type, as in Spark's from_avro."""
-
-_FORMS = PRIMITIVE | NAMED | {"array", "map"}
 
 _PLAIN: dict[str, tuple[Storage, pa.DataType]] = {
     "null": (Storage.NOTHING, pa.null()),

@@ -6,17 +6,27 @@ Tasks that write make no requests: they get an id and a plan. Tasks that read as
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from spark_producer.common.escape import for_log
 from spark_producer.common.redaction import remember
 from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
-from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
+from spark_producer.errors import ConfigError, RegistryError, SchemaError, SchemaIncompatible
+from spark_producer.schemas.avro_references import complete_avro_schema
+from spark_producer.schemas.json_references import complete_json_schema
+from spark_producer.schemas.references import (
+    ReferredSchema,
+    SchemaReference,
+    UnknownSchema,
+    is_valid_reference,
+    referred_schemas,
+    with_references,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -39,9 +49,6 @@ MAX_RESPONSE_BYTES = 16 << 20
 MAX_VERSIONS = 20
 """Maximum versions of a subject that are got in advance, a request each. Older ones are asked for when a value has their id."""
 
-MAX_REFERENCES = 100
-"""Maximum schemas that one schema refers to, directly or not, a request each."""
-
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 """The registry's names of formats."""
 
@@ -51,26 +58,20 @@ FORMAT_NAMES = {AVRO: "Avro", PROTOBUF: "Protobuf", JSON: "JSON Schema"}
 _Result = TypeVar("_Result")
 
 
-class UnknownSchema(RegistryError):
-    """The registry has no schema with an id, or one of another format, or one that is not complete."""
+SchemaKey = int | str
+"""What the frame of a value says of its schema: an id, or a GUID as text."""
 
 
 class RegisteredSchema(NamedTuple):
-    """A schema of the registry: its id, and its text if it was requested.
+    """A schema of the registry: its id, its text if it was requested, and its GUID if the registry gives them.
 
-    The text of a Protobuf schema is JSON: its own text as `schema`, and those of the schemas that it refers to as `references`.
+    The text is complete: it has the schemas that it refers to (`complete_avro_schema`, `complete_json_schema`). That of a
+    Protobuf schema is JSON, as `with_references` returns it.
     """
 
     schema_id: int
     text: str | None = None
-
-
-class SchemaReference(NamedTuple):
-    """A schema that another one refers to: the name by which it does, and the subject and version that hold it."""
-
-    name: str
-    subject: str
-    version: int
+    guid: str | None = None
 
 
 class Registry:
@@ -94,7 +95,7 @@ class Registry:
         self._client.close()
 
     def register(self, subject: str, schema: str, references: Sequence[SchemaReference] = ()) -> RegisteredSchema:
-        """Register a schema, unless the subject has it; return its id. `references` are the schemas that it refers to.
+        """Register a schema, unless the subject has it; return its id and GUID. `references` are the schemas that it refers to.
 
         Raises:
             SchemaIncompatible: the schema is incompatible with other versions of the subject.
@@ -102,10 +103,13 @@ class Registry:
         """
         with self._request_errors(f"register the schema of subject {subject!r}", subject):
             normal, sent = self._options.normalize_schemas, self._schema(schema, references)
-            return self._timed(lambda: _with_id(self._client.register_schema(subject, sent, normalize_schemas=normal)))
+            found = self._timed(
+                lambda: self._client.register_schema_full_response(subject, sent, normalize_schemas=normal)
+            )
+            return _registered(found)
 
     def lookup(self, subject: str, schema: str, references: Sequence[SchemaReference] = ()) -> RegisteredSchema:
-        """Return the id of a schema of the subject. `references` are the schemas that it refers to.
+        """Return the id and GUID of a schema of the subject. `references` are the schemas that it refers to.
 
         Raises:
             RegistryError: as `register`; or the subject does not have it.
@@ -113,7 +117,7 @@ class Registry:
         with self._request_errors(f"find the schema under subject {subject!r}", subject):
             normal, sent = self._options.normalize_schemas, self._schema(schema, references)
             found = self._timed(lambda: self._client.lookup_schema(subject, sent, normalize_schemas=normal))
-            return _with_id(found.schema_id)
+            return _registered(found)
 
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the latest schema of a subject, which must have the registry's format.
@@ -123,7 +127,7 @@ class Registry:
         """
         with self._request_errors(f"get the latest schema of subject {subject!r}", subject):
             found = self._timed(lambda: self._client.get_latest_version(subject))
-            return _with_id(found.schema_id)._replace(
+            return _registered(found)._replace(
                 text=self._text(found.schema, f"the latest schema of subject {subject!r}")
             )
 
@@ -139,20 +143,33 @@ class Registry:
             for version in sorted(self._timed(lambda: self._client.get_versions(subject)))[-MAX_VERSIONS:]:
                 each = self._timed(lambda number=version: self._client.get_version(subject, number))  # type: ignore[misc]
                 with contextlib.suppress(UnknownSchema):
-                    found[each.schema_id] = _with_id(each.schema_id)._replace(
-                        text=self._text(each.schema, "an earlier version")
-                    )
+                    text = self._text(each.schema, "an earlier version")
+                    found[each.schema_id] = _registered(each)._replace(text=text)
         found.pop(latest.schema_id, None)
         return [*found.values(), latest]
 
-    def by_id(self, schema_id: int) -> str:
-        """Return the schema of an id.
+    def by_id(self, key: SchemaKey) -> str:
+        """Return the schema of an id or a GUID.
 
         Raises:
-            UnknownSchema: there is no such id, or its schema has another format. RegistryError: as `register`.
+            UnknownSchema: there is no such schema, it has another format, or one that it refers to is missing. RegistryError: as
+            `register`.
         """
-        with self._request_errors(f"get schema {schema_id}", None):
-            return self._text(self._timed(lambda: self._client.get_schema(schema_id)), f"schema {schema_id}")
+        with self._request_errors(f"get schema {key}", None):
+            if isinstance(key, int):
+                found = self._timed(lambda: self._client.get_schema(key))
+            else:
+                found = self._timed(lambda: self._client.get_schema_by_guid(key))
+            return self._text(found, f"schema {key}")
+
+    def complete(self, schema: str, references: Sequence[SchemaReference], what: str) -> str:
+        """Return a schema that is not registered, with the schemas that it refers to, as the text of `RegisteredSchema`.
+
+        Raises:
+            UnknownSchema: one of them is missing, or has another format. RegistryError: as `register`.
+        """
+        with self._request_errors(f"get the schemas that {what} refers to", None):
+            return self._complete(schema, references, what)
 
     def _schema(self, text: str, references: Sequence[SchemaReference]) -> Schema:
         from confluent_kafka.schema_registry import Schema
@@ -165,20 +182,31 @@ class Registry:
         if kind != self._kind:
             hint = ". Encode elsewhere, and set valueSchemaId" if self._kind == AVRO else ""
             raise UnknownSchema(f"{what} is {for_log(str(kind))}, not {FORMAT_NAMES[self._kind]}{hint}")
-        if kind != PROTOBUF:
-            return _complete(schema, what)
-        found: dict[str, str] = {}
-        left = list(schema.references or ())
-        while left:
-            each = left.pop()
-            if each.name in found:
-                continue
-            if len(found) == MAX_REFERENCES:
-                raise UnknownSchema(f"{what} refers to more than {MAX_REFERENCES} other schemas")
-            inner = self._timed(lambda it=each: self._client.get_version(it.subject, it.version)).schema  # type: ignore[misc]
-            found[_checked(each.name)] = _checked(inner.schema_str)
-            left += inner.references or ()
-        return json.dumps({"schema": _checked(schema.schema_str), "references": found})
+        return self._complete(_checked(schema.schema_str), _references(schema, what), what)
+
+    def _complete(self, text: str, references: Sequence[SchemaReference], what: str) -> str:
+        others = referred_schemas(references, lambda each: self._referred(each, what), what)
+        try:
+            if self._kind == AVRO:
+                return complete_avro_schema(text, others, what)
+            return with_references(text, others) if self._kind == PROTOBUF else complete_json_schema(text, others, what)
+        except SchemaError as error:
+            raise UnknownSchema(str(error)) from None
+
+    def _referred(self, reference: SchemaReference, what: str) -> ReferredSchema:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        version: int | Literal["latest"] = "latest" if reference.version == -1 else reference.version
+        try:  # deleted versions are still referred to
+            found = self._timed(lambda: self._client.get_version(reference.subject, version, True)).schema
+        except SchemaRegistryError as error:
+            if str(error.error_code)[:3] not in ("404", "422"):
+                raise
+            raise UnknownSchema(f"{_naming(what, reference)} the registry does not have") from None
+        kind = found.schema_type or AVRO
+        if kind != self._kind:
+            raise UnknownSchema(f"{_naming(what, reference)} is {for_log(str(kind))}, not {FORMAT_NAMES[self._kind]}")
+        return ReferredSchema(_checked(found.schema_str), _references(found, what))
 
     def _timed(self, call: Callable[[], _Result]) -> _Result:
         """Return what a call returns, or raise its error.
@@ -307,18 +335,23 @@ def _bounded(response: Any) -> None:
     response.stream = type(response)(response.status_code, content=b"".join(chunks)).stream
 
 
-def _with_id(schema_id: object) -> RegisteredSchema:
-    if not isinstance(schema_id, int) or isinstance(schema_id, bool) or not 0 <= schema_id < 1 << 31:
+def _registered(found: Any) -> RegisteredSchema:
+    if not isinstance(found.schema_id, int) or isinstance(found.schema_id, bool) or not 0 <= found.schema_id < 1 << 31:
         raise ValueError("no id")
-    return RegisteredSchema(schema_id)
+    return RegisteredSchema(found.schema_id, guid=None if found.guid is None else str(uuid.UUID(found.guid)))
 
 
-def _complete(schema: Schema, what: str) -> str:
-    if schema.references:
-        raise UnknownSchema(
-            f"{what} refers to other schemas, which is not supported. Give the complete schema in valueSchema"
-        )
-    return _checked(schema.schema_str)
+def _references(schema: Schema, what: str) -> list[SchemaReference]:
+    given: list[Any] = schema.references or []
+    found = [SchemaReference(each.name, each.subject, each.version) for each in given]
+    if not all(map(is_valid_reference, found)):
+        raise UnknownSchema(f"{what} has a reference without a name, a subject and a version")
+    return found
+
+
+def _naming(what: str, reference: SchemaReference) -> str:
+    subject = for_log(reference.subject)
+    return f"{what} refers to '{for_log(reference.name)}', version {reference.version} of subject '{subject}', which"
 
 
 def _checked(text: object) -> str:

@@ -14,7 +14,8 @@ from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.errors import ConfigError
 from spark_producer.schemas.column_format import ColumnFormat
 from spark_producer.schemas.plan import parse_schema, plan_of
-from spark_producer.schemas.registry import AVRO, RegisteredSchema, Registry, SchemaReference
+from spark_producer.schemas.references import SchemaReference
+from spark_producer.schemas.registry import AVRO, RegisteredSchema, Registry
 from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.types import Schema, avro_schema, name_of
 from spark_producer.schemas.wire_format import parse_indexes, prefix_of

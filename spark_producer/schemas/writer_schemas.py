@@ -8,7 +8,8 @@ from typing import NamedTuple
 from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import RegistryError
-from spark_producer.schemas.registry import AVRO, Registry, UnknownSchema
+from spark_producer.schemas.references import UnknownSchema
+from spark_producer.schemas.registry import AVRO, Registry
 from spark_producer.security.references import resolve
 
 MAX_UNKNOWN = 1000

@@ -16,7 +16,7 @@ from spark_producer.kernel.decoded_protobuf import protobuf_array
 from spark_producer.kernel.protobuf_program import PROTOBUF_REASONS, ProtobufProgram, ProtobufReason
 from spark_producer.schemas.protobuf.frames import NO_FRAME, Frames, frames_of
 from spark_producer.schemas.protobuf.message_names import WriterMessages
-from spark_producer.schemas.registry import UnknownSchema
+from spark_producer.schemas.references import UnknownSchema
 from spark_producer.schemas.row_decoding import DecodedColumn, RowsAndFailures, decode_rows, in_order
 from spark_producer.schemas.texts import arrow_type_name
 

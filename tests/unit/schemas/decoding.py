@@ -16,7 +16,7 @@ from spark_producer.kernel.avro_program import Failure, Program
 from spark_producer.schemas import decoded_column
 from spark_producer.schemas.decoded_column import ColumnDecoder
 from spark_producer.schemas.reader_types import TypeRules
-from spark_producer.schemas.registry import UnknownSchema
+from spark_producer.schemas.references import UnknownSchema
 from spark_producer.schemas.row_decoding import DecodedColumn
 
 RULES = TypeRules(times=True)

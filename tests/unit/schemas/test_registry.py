@@ -13,7 +13,8 @@ import pytest
 from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
-from spark_producer.schemas.registry import AVRO, JSON, MAX_RESPONSE_BYTES, PROTOBUF, Registry, SchemaReference
+from spark_producer.schemas.references import SchemaReference
+from spark_producer.schemas.registry import AVRO, JSON, MAX_RESPONSE_BYTES, PROTOBUF, Registry
 from tests.support.ports import free_ports
 from tests.support.secret_codings import CODINGS, USER, shows
 from tests.support.secret_codings import PASSWORD as ODD_PASSWORD
@@ -178,11 +179,11 @@ def test_a_certificate_that_is_not_there_is_named() -> None:
         registry("https://127.0.0.1:9", schema_registry_ssl_ca_location="/no/such.pem")
 
 
-def test_only_avro_without_references_is_written(played: Played) -> None:
+def test_only_complete_avro_is_written(played: Played) -> None:
     schema: dict[str, Any] = {"subject": "s", "version": 1, "id": 7, "schema": '"string"'}
     for more, text in (
         ({"schemaType": "PROTOBUF"}, "is PROTOBUF, not Avro"),
-        ({"references": [{"name": "a", "subject": "b", "version": 1}]}, "refers to other schemas"),
+        ({"references": [{"name": "a", "subject": "b", "version": 0}]}, "has a reference without a name"),
     ):
         played.answer = 200, json.dumps(schema | more).encode()
         made = registry(played.url)
@@ -191,7 +192,7 @@ def test_only_avro_without_references_is_written(played: Played) -> None:
         made.close()
     played.answer = 200, json.dumps(schema).encode()
     made = registry(played.url)
-    assert made.latest("s") == (7, '"string"')
+    assert made.latest("s") == (7, '"string"', None)
     assert made.by_id(7) == '"string"'
     assert made.lookup("s", '"string"').schema_id == 7
     made.close()

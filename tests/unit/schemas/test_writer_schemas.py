@@ -15,7 +15,8 @@ from spark_producer.errors import ConfigError, RegistryError
 from spark_producer.schemas import writer_schemas
 from spark_producer.schemas.column_reader import ColumnReader, subject_schemas
 from spark_producer.schemas.reader_types import TypeRules
-from spark_producer.schemas.registry import MAX_VERSIONS, UnknownSchema
+from spark_producer.schemas.references import UnknownSchema
+from spark_producer.schemas.registry import MAX_VERSIONS
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 from tests.unit.schemas.played_registry import Played
 

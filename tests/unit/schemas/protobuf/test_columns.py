@@ -154,7 +154,7 @@ def test_a_subject_is_got_with_all_that_its_schema_refers_to(played: Played) -> 
         "/subjects/f/versions/1": stored("message F {}", 1, kind="AVRO"),
         "/subjects/f/versions/2": stored('syntax = "proto3"; import "a"; message F { A a = 1; }', 2, a="sa"),
         "/subjects/sa/versions/1": stored('syntax = "proto3"; import "b"; message A { B b = 1; }', b="sb"),
-        "/subjects/sb/versions/1": stored('syntax = "proto3"; message B { bool c = 1; }', b="sb"),
+        "/subjects/sb/versions/1": stored('syntax = "proto3"; message B { bool c = 1; }'),
         "/schemas/ids/77": stored('syntax = "proto3"; message G {} message F {}'),
     }
     latest, known = subject_schemas(access(played), "f")
