@@ -10,7 +10,9 @@ import pyarrow as pa
 from spark_producer.errors import ConfigError, RecordError
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.decoded_column import ColumnDecoder
+from spark_producer.schemas.header_ids import HeaderIds
 from spark_producer.schemas.reader_types import TypeRules
+from spark_producer.schemas.registry import SchemaKey
 from spark_producer.schemas.row_decoding import DecodedColumn
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
@@ -21,10 +23,16 @@ MODES = ("FAILFAST", "PERMISSIVE")
 class Reader(Protocol):
     """How a column is decoded, whatever its format. It is pickled for the tasks."""
 
+    @property
+    def by_header(self) -> bool:
+        """Whether headers of records are searched for ids of schemas."""
+
     def decoder(self) -> Any:
         """Return the decoder of one task, whose `kind` is the Arrow type of the decoded column."""
 
-    def decode(self, decoder: Any, column: ArrowArray, row_name: Callable[[int], str]) -> ArrowArray:
+    def decode(
+        self, decoder: Any, column: ArrowArray, row_name: Callable[[int], str], header: HeaderIds | None = None
+    ) -> ArrowArray:
         """Return a binary column decoded, as `ColumnReader.decode`."""
 
 
@@ -37,6 +45,7 @@ class ColumnReader(NamedTuple):
         rules: What the schema's types become.
         mode: One of `MODES`.
         writers: The writers' schemas.
+        by_header: Whether headers of records are searched for ids of schemas.
     """
 
     name: str
@@ -44,6 +53,7 @@ class ColumnReader(NamedTuple):
     rules: TypeRules
     mode: str
     writers: WriterSchemas
+    by_header: bool = True
 
     def decoder(self) -> ColumnDecoder:
         """Return the decoder of one task.
@@ -53,14 +63,22 @@ class ColumnReader(NamedTuple):
         """
         return ColumnDecoder(self.schema, self.writers.text, self.name, self.rules)
 
-    def decode(self, decoder: ColumnDecoder, column: ArrowArray, row_name: Callable[[int], str]) -> ArrowArray:
-        """Return a binary column decoded. With the mode PERMISSIVE, rows that cannot be decoded are null.
+    def decode(
+        self,
+        decoder: ColumnDecoder,
+        column: ArrowArray,
+        row_name: Callable[[int], str],
+        header: HeaderIds | None = None,
+    ) -> ArrowArray:
+        """Return a binary column decoded; `header` has the ids that the headers of rows hold.
+
+        With the mode PERMISSIVE, rows that cannot be decoded are null.
 
         Raises:
             RecordError: with FAILFAST, a row cannot be decoded; `row_name` returns what the message calls it. And as
             `ColumnDecoder.decode`.
         """
-        return check_decoded(decoder.decode(column), self.name, self.mode, "Avro", row_name)
+        return check_decoded(decoder.decode(column, header), self.name, self.mode, "Avro", row_name)
 
 
 def check_decoded(found: DecodedColumn, name: str, mode: str, form: str, row_name: Callable[[int], str]) -> ArrowArray:
@@ -100,8 +118,8 @@ def check_mode(mode: str) -> str:
     return mode.upper()
 
 
-def subject_schemas(access: RegistryAccess, subject: str) -> tuple[str, dict[int, str]]:
-    """Return the latest schema of a subject, and its newest versions by their ids.
+def subject_schemas(access: RegistryAccess, subject: str) -> tuple[str, dict[SchemaKey, str]]:
+    """Return the latest schema of a subject, and its newest versions by their ids and GUIDs.
 
     Raises:
         ConfigError: an option is wrong, or the registry's client is not installed. RegistryError: as `Registry.versions`.
@@ -111,4 +129,5 @@ def subject_schemas(access: RegistryAccess, subject: str) -> tuple[str, dict[int
         versions = registry.versions(subject)
     finally:
         registry.close()
-    return versions[-1].text or "", {each.schema_id: each.text or "" for each in versions}
+    texts = {key: each.text or "" for each in versions for key in (each.schema_id, each.guid) if key is not None}
+    return versions[-1].text or "", texts

@@ -15,7 +15,7 @@ from spark_producer.schemas.column_reader import ColumnReader, check_mode, colum
 from spark_producer.schemas.decoded_column import ColumnDecoder
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.reader_types import TypeRules
-from spark_producer.schemas.registry import AVRO, PROTOBUF
+from spark_producer.schemas.registry import AVRO, PROTOBUF, SchemaKey
 from spark_producer.schemas.types import avro_schema
 from spark_producer.schemas.wire_format import prefix_of
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
@@ -108,7 +108,7 @@ def from_confluent_avro(
     from pyspark.sql.pandas.types import from_arrow_type
 
     access = _access(options or {}, needed=schema is None)
-    known: dict[int, str] = dict(writer_schemas or {})
+    known: dict[SchemaKey, str] = dict((writer_schemas or {}).items())
     if subject is not None and access is not None:
         latest, versions = subject_schemas(access, subject)
         schema, known = schema or latest, versions | known
@@ -172,7 +172,7 @@ def from_confluent_protobuf(
 
     access = _access(options or {}, needed=schema is None, kind=PROTOBUF)
     latest: str | None = None
-    known: dict[int, str] = {}
+    known: dict[SchemaKey, str] = {}
     if subject is not None and access is not None:
         latest, known = subject_schemas(access, subject)
     wanted = ReaderSchema(schema, message, recursive_field_max_depth)

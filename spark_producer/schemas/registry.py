@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -60,6 +60,9 @@ _Result = TypeVar("_Result")
 
 SchemaKey = int | str
 """What the frame of a value says of its schema: an id, or a GUID as text."""
+
+KnownSchemas = Mapping[int, str] | Mapping[SchemaKey, str]
+"""The texts of schemas by their ids and GUIDs."""
 
 
 class RegisteredSchema(NamedTuple):

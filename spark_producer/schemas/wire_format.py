@@ -1,4 +1,7 @@
-"""Confluent's wire format: a zero, four bytes of the schema's id, for Protobuf the path of the message, and the payload."""
+"""Confluent's wire format: a zero, four bytes of the schema's id, for Protobuf the path of the message, and the payload.
+
+Or the payload alone: then a header of the record has a one and the schema's GUID, and the path.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,13 @@ from spark_producer.kernel.varint import encode_varint
 
 MAGIC = b"\x00"
 ID_BYTES = 4
+GUID_MAGIC = b"\x01"
+GUID_BYTES = 16
+
+
+def header_name(column: str) -> str:
+    """Return the name of the header that has the schema of the column `value` or `key`."""
+    return f"__{column}_schema_id"
 
 
 def prefix_of(schema_id: int, indexes: tuple[int, ...] = ()) -> bytes:

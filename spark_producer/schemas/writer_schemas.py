@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import RegistryError
 from spark_producer.schemas.references import UnknownSchema
-from spark_producer.schemas.registry import AVRO, Registry
+from spark_producer.schemas.registry import AVRO, KnownSchemas, Registry, SchemaKey
 from spark_producer.security.references import resolve
 
 MAX_UNKNOWN = 1000
 """Maximum ids of one task that the registry does not have: bytes of another format have ids at random, each a request."""
 
-_asked: dict[tuple[str, str, int], str] = {}
-"""The texts that this process got from registries, by address, format and id. A registry never changes the schema of an id."""
+_asked: dict[tuple[str, str, SchemaKey], str] = {}
+"""The texts that this process got from registries, by address, format and id or GUID. A registry never changes such a schema."""
 
 
 class RegistryAccess(NamedTuple):
@@ -51,31 +50,31 @@ class WriterSchemas:
     """The schemas with which a column's values were written. The known ones are pickled with it; the registry is asked for each
     other one once."""
 
-    def __init__(self, known: Mapping[int, str], access: RegistryAccess | None) -> None:
-        self._known = dict(known)
+    def __init__(self, known: KnownSchemas, access: RegistryAccess | None) -> None:
+        self._known: dict[SchemaKey, str] = dict(known.items())
         self._access = access
         self._unknown = 0
 
-    def text(self, schema_id: int) -> str:
-        """Return the schema of an id.
+    def text(self, key: SchemaKey) -> str:
+        """Return the schema of an id or GUID.
 
         Raises:
             UnknownSchema: there is none, or it has another format. RegistryError: the registry cannot be reached, or refuses.
             ConfigError: as `RegistryAccess.connect`.
         """
-        if schema_id in self._known:
-            return self._known[schema_id]
+        if key in self._known:
+            return self._known[key]
         if self._access is None:
-            raise UnknownSchema(f"schema {schema_id} is not among those given, and there is no registry to ask")
-        key = self._access.options.schema_registry_url, self._access.kind, schema_id
-        if key not in _asked:
-            _asked[key] = self._ask(self._access, schema_id)
-        return _asked[key]
+            raise UnknownSchema(f"schema {key} is not among those given, and there is no registry to ask")
+        asked = self._access.options.schema_registry_url, self._access.kind, key
+        if asked not in _asked:
+            _asked[asked] = self._ask(self._access, key)
+        return _asked[asked]
 
-    def _ask(self, access: RegistryAccess, schema_id: int) -> str:
+    def _ask(self, access: RegistryAccess, key: SchemaKey) -> str:
         registry = access.connect()
         try:
-            return registry.by_id(schema_id)
+            return registry.by_id(key)
         except UnknownSchema:
             self._unknown += 1
             if self._unknown > MAX_UNKNOWN:

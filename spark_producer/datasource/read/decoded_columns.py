@@ -14,7 +14,7 @@ from spark_producer.errors import ConfigError, RegistryError, SchemaError
 from spark_producer.schemas.column_reader import ColumnReader, Reader, column_kind, subject_schemas
 from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
 from spark_producer.schemas.reader_types import TypeRules
-from spark_producer.schemas.registry import PROTOBUF
+from spark_producer.schemas.registry import PROTOBUF, SchemaKey
 from spark_producer.schemas.schema_selection import schema_text
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
@@ -79,8 +79,8 @@ def _reader(
 
 def _subject(
     name: str, source: SourceOptions, access: RegistryAccess, *, needed: bool
-) -> tuple[str | None, dict[int, str]]:
-    """Return the latest schema of a column's subject and its versions by their ids; nothing for several topics."""
+) -> tuple[str | None, dict[SchemaKey, str]]:
+    """Return the latest schema of a column's subject and its versions by their ids and GUIDs; nothing for several topics."""
     topic = _only_topic(source)
     if topic is None:
         return None, {}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from spark_producer.errors import ConfigError
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.kernel.protobuf_program import ProtobufProgram
 from spark_producer.schemas.column_reader import check_decoded
+from spark_producer.schemas.header_ids import HeaderIds
 from spark_producer.schemas.protobuf.compiler import ProtobufSchema, compiled, message_of, parse_registered
 from spark_producer.schemas.protobuf.decoded_column import ProtobufDecoder
 from spark_producer.schemas.protobuf.message_names import WriterMessages, all_names
 from spark_producer.schemas.protobuf.message_types import program_of
+from spark_producer.schemas.registry import KnownSchemas
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 
@@ -25,6 +27,7 @@ class ProtobufReader(NamedTuple):
         message: The full name of the message.
         mode: One of `MODES`.
         writers: The names of written messages; None if all values are taken for this message.
+        by_header: Whether headers of records are searched for ids of schemas.
     """
 
     name: str
@@ -32,18 +35,25 @@ class ProtobufReader(NamedTuple):
     message: str
     mode: str
     writers: WriterMessages | None
+    by_header: bool = True
 
     def decoder(self) -> ProtobufDecoder:
         """Return the decoder of one task."""
         return ProtobufDecoder(self.program, self.message, self.writers)
 
-    def decode(self, decoder: ProtobufDecoder, column: ArrowArray, row_name: Callable[[int], str]) -> ArrowArray:
+    def decode(
+        self,
+        decoder: ProtobufDecoder,
+        column: ArrowArray,
+        row_name: Callable[[int], str],
+        header: HeaderIds | None = None,
+    ) -> ArrowArray:
         """Return a binary column decoded, as `ColumnReader.decode`.
 
         Raises:
             RecordError: with FAILFAST, a row cannot be decoded. And as `ProtobufDecoder.decode`.
         """
-        return check_decoded(decoder.decode(column), self.name, self.mode, "Protobuf", row_name)
+        return check_decoded(decoder.decode(column, header), self.name, self.mode, "Protobuf", row_name)
 
 
 class ReaderSchema(NamedTuple):
@@ -64,7 +74,7 @@ def protobuf_reader(
     name: str,
     wanted: ReaderSchema,
     mode: str,
-    known: Mapping[int, str],
+    known: KnownSchemas,
     access: RegistryAccess | None,
     latest: str | None = None,
 ) -> ProtobufReader:
@@ -74,7 +84,7 @@ def protobuf_reader(
         name: The column's name in messages.
         wanted: The reader's schema, and the name of its message.
         mode: One of `MODES`.
-        known: The schemas of ids that are known, as `Registry` returns them.
+        known: The schemas of ids and GUIDs that are known, as `Registry` returns them.
         access: How tasks look up other ids. If it is None and `known` is empty, values have no ids, only the message.
         latest: The subject's latest schema, as `Registry` returns it.
 

@@ -14,9 +14,11 @@ from spark_producer.kernel.arrays import ArrowArray, BoolArray, BytesArray, Int6
 from spark_producer.kernel.avro_program import Failure
 from spark_producer.kernel.decoded_protobuf import protobuf_array
 from spark_producer.kernel.protobuf_program import PROTOBUF_REASONS, ProtobufProgram, ProtobufReason
-from spark_producer.schemas.protobuf.frames import NO_FRAME, Frames, frames_of
+from spark_producer.schemas.header_ids import HeaderIds
+from spark_producer.schemas.protobuf.frames import Frames, frames_of
 from spark_producer.schemas.protobuf.message_names import WriterMessages
 from spark_producer.schemas.references import UnknownSchema
+from spark_producer.schemas.registry import SchemaKey
 from spark_producer.schemas.row_decoding import DecodedColumn, RowsAndFailures, decode_rows, in_order
 from spark_producer.schemas.texts import arrow_type_name
 
@@ -40,8 +42,8 @@ class ProtobufDecoder:
         """The Arrow type of the decoded column."""
         return self._program.columns[0].kind
 
-    def decode(self, column: ArrowArray) -> DecodedColumn:
-        """Return a binary column decoded. A null stays null.
+    def decode(self, column: ArrowArray, header: HeaderIds | None = None) -> DecodedColumn:
+        """Return a binary column decoded; `header` has the ids that the headers of rows hold. A null stays null.
 
         Raises:
             SchemaError: the column is not binary. RegistryError: the registry cannot be reached, or refuses.
@@ -53,11 +55,11 @@ class ProtobufDecoder:
             raise SchemaError(
                 f"column '{path}' is {arrow_type_name(column.type)}, but Protobuf in Confluent's wire format is binary"
             )
-        frames = frames_of(cast("BytesArray", column))
-        bad = [(frames.odd, NO_FRAME)]
+        frames = frames_of(cast("BytesArray", column), header)
+        bad = list(frames.bad)
         chosen: BoolArray = np.ones(len(frames.pairs), np.bool_)
-        for number, (schema_id, indexes) in enumerate(frames.pairs):
-            reason = self._other_message(schema_id, indexes)
+        for number, (key, indexes) in enumerate(frames.pairs):
+            reason = self._other_message(key, indexes)
             if reason:
                 chosen[number] = False
                 bad.append((frames.rows[frames.sources == number], reason))
@@ -72,19 +74,19 @@ class ProtobufDecoder:
         bad += [(frames.rows[rows[numbers]], reason) for numbers, reason in found.bad]
         return in_order(self.kind, len(column), [found.values], [frames.rows[rows[found.good]]], bad)
 
-    def _other_message(self, schema_id: int, indexes: tuple[int, ...]) -> str:
+    def _other_message(self, key: SchemaKey, indexes: tuple[int, ...]) -> str:
         """Return the reason why values are not of this message, or nothing."""
         if self._writers is None:
             return ""
         try:
-            names = self._writers.names(schema_id)
+            names = self._writers.names(key)
         except (UnknownSchema, SchemaError) as error:
             return str(error)
         found = names.get(indexes, ())
         if self._message in found:
             return ""
         if not found:
-            return f"schema {schema_id} has no message with the indexes {list(indexes)}"
+            return f"schema {key} has no message with the indexes {list(indexes)}"
         return f"it is the message {for_log(found[0])}, not {for_log(self._message)}"
 
     def _decode(self, frames: Frames, first: Int64Array, last: Int64Array) -> RowsAndFailures:

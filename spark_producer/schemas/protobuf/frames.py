@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_producer.errors import RecordError
 from spark_producer.kernel.arrays import BoolArray, ByteArray, BytesArray, Int64Array
-from spark_producer.kernel.column_views import BinaryColumn
-from spark_producer.schemas.wire_format import ID_BYTES
+from spark_producer.schemas.frames import HEAD, key_of, positions_of
+from spark_producer.schemas.header_ids import HeaderIds
+from spark_producer.schemas.registry import SchemaKey
 
 NO_FRAME = "it is not in Confluent's wire format, a zero, four bytes of schema id and the indexes of a message"
 
@@ -19,8 +19,6 @@ MAX_PATH = 64
 _INDEX_BYTES = 5
 """Maximum bytes of an index, which has 31 bits."""
 
-_HEAD = 1 + ID_BYTES
-
 
 class Frames(NamedTuple):
     """The rows that are frames.
@@ -28,46 +26,77 @@ class Frames(NamedTuple):
     Attributes:
         rows: Their numbers in the column.
         sources: For each row the index of its pair in `pairs`.
-        pairs: The schema ids and paths that occur.
+        pairs: The schema ids or GUIDs, and the paths, that occur.
         data: The memory with the messages.
         starts, ends: The positions of each row's message in `data`.
         heads: The bytes before each message.
-        odd: The numbers of the other rows that are not null.
+        bad: The numbers of the other rows that are not null, with the reasons.
     """
 
     rows: Int64Array
     sources: Int64Array
-    pairs: list[tuple[int, tuple[int, ...]]]
+    pairs: list[tuple[SchemaKey, tuple[int, ...]]]
     data: ByteArray
     starts: Int64Array
     ends: Int64Array
     heads: Int64Array
-    odd: Int64Array
+    bad: list[tuple[Int64Array, str]]
 
 
-def frames_of(column: BytesArray) -> Frames:
-    """Return the frames of a binary column.
+def frames_of(column: BytesArray, header: HeaderIds | None = None) -> Frames:
+    """Return the frames of a binary column; `header` has the ids that the headers of rows hold, and the paths.
 
     Raises:
         RecordError: the column's offsets are wrong.
     """
-    view = BinaryColumn(column)
-    starts, ends = view.offsets[:-1].astype(np.int64), view.offsets[1:].astype(np.int64)
-    if len(column) and (starts[0] < 0 or ends[-1] > len(view.data) or (starts > ends).any()):
-        raise RecordError("the offsets of a binary column are wrong: the input is damaged")
-    live: BoolArray = np.ones(len(column), np.bool_) if view.valid is None else view.valid
-    framed = live & (ends - starts > _HEAD)
-    framed[framed] = view.data[starts[framed]] == 0
+    live, starts, ends, data = positions_of(column)
+    bare: BoolArray = np.zeros(len(column), np.bool_)
+    if header is not None:
+        bare[header.rows] = True
+    framed = live & ~bare & (ends - starts > HEAD)
+    framed[framed] = data[starts[framed]] == 0
     rows = np.flatnonzero(framed)
-    places, paths, good = _paths(view.data, starts[rows] + _HEAD, ends[rows])
+    places, paths, good = _paths(data, starts[rows] + HEAD, ends[rows])
     framed[rows[~good]] = False
     rows, places, paths = rows[good], places[good], paths[good]
     ids = np.zeros(len(rows), np.int64)
-    for index in range(1, _HEAD):
-        ids = ids << 8 | view.data[starts[rows] + index]
-    sources, pairs = _pairs(ids, paths)
+    for index in range(1, HEAD):
+        ids = ids << 8 | data[starts[rows] + index]
+    odd = np.flatnonzero(live & ~framed & ~bare)
+    bad = [(odd, NO_FRAME)] if len(odd) else []
     heads = places - starts[rows]
-    return Frames(rows, sources, pairs, view.data, places, ends[rows], heads, np.flatnonzero(live & ~framed))
+    if header is not None:
+        own, own_ids, own_paths, wrong = _of_header(header, live)
+        bad += [(wrong, header.reason + " and the indexes of a message")] if len(wrong) else []
+        order = np.argsort(np.concatenate((rows, own)))
+        rows = np.concatenate((rows, own))[order]
+        places, heads = (
+            np.concatenate((places, starts[own]))[order],
+            np.concatenate((heads, np.zeros(len(own), np.int64)))[order],
+        )
+        ids, paths = np.concatenate((ids, own_ids))[order], _stacked(paths, own_paths)[order]
+    sources, numbered = _pairs(ids, paths)
+    keys = [] if header is None else header.keys
+    pairs = [(key_of(number, keys), path) for number, path in numbered]
+    return Frames(rows, sources, pairs, data, places, ends[rows], heads, bad)
+
+
+def _of_header(header: HeaderIds, live: BoolArray) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+    """Return the rows with an id in their header, the numbers of the ids, and the paths; and the rows with a wrong header."""
+    found = np.flatnonzero((header.sources >= 0) & (header.starts < header.ends) & live[header.rows])
+    places, paths, good = _paths(header.data, header.starts[found], header.ends[found])
+    good &= places == header.ends[found]
+    own = header.rows[found[good]]
+    wrong = np.setdiff1d(header.rows[live[header.rows]], own)
+    return own, -1 - header.sources[found[good]], paths[good], wrong
+
+
+def _stacked(first: Int64Array, second: Int64Array) -> Int64Array:
+    """Return paths below each other; shorter ones end with -1."""
+    found = np.full((len(first) + len(second), max(first.shape[1], second.shape[1])), -1, np.int64)
+    found[: len(first), : first.shape[1]] = first
+    found[len(first) :, : second.shape[1]] = second
+    return found
 
 
 def _paths(data: ByteArray, starts: Int64Array, ends: Int64Array) -> tuple[Int64Array, Int64Array, BoolArray]:

@@ -62,9 +62,9 @@ def decode(
     if not (isinstance(writers, dict) and all(isinstance(each, int) for each in writers) and writers):
         writers = {7: writers}
         values = [None if each is None else framed(each) for each in values]
-    known: dict[int, Any] = writers
+    known: Any = writers
 
-    def schema_of(schema_id: int) -> str:
+    def schema_of(schema_id: int | str) -> str:
         if schema_id not in known:
             raise UnknownSchema(f"there is no schema {schema_id}")
         return json.dumps(known[schema_id])

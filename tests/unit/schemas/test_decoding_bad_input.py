@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_producer.errors import RecordError
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.schemas.decoded_column import NO_FRAME
+from spark_producer.schemas.frames import NO_FRAME
 from tests.unit.schemas.avro_schemas import records, written
 from tests.unit.schemas.decoding import decode, framed
 from tests.unit.schemas.judging import record

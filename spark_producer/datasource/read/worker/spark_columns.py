@@ -48,7 +48,7 @@ class SparkColumns:
             )
 
             self._decoding = ColumnDecoding(decoded, self._schema.names)
-            names |= {"offset"}  # for messages
+            names |= self._decoding.needed
         self.needed = names or frozenset({"offset"})  # without a column a RecordBatch has no rows
         self._constants: dict[str, tuple[object, Any]] = {}
         """The newest value and array of the columns with one value, by name."""

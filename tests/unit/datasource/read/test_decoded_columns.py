@@ -72,8 +72,11 @@ def rows(found: dict[str, Reader], values: Sequence[bytes | None], *names: str) 
     schema = type(schema)([field for field in schema if field.name in names])
     check_columns(schema, source, types)
     columns = SparkColumns(schema, found)
-    batch = pa.RecordBatch.from_pydict({"offset": pa.array(OFFSETS), "value": pa.array(values, pa.binary())})
-    assert columns.needed == {"offset", "value"}
+    headers = pa.array([[], [], []], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    batch = pa.RecordBatch.from_pydict(
+        {"offset": pa.array(OFFSETS), "value": pa.array(values, pa.binary()), "headers": headers}
+    )
+    assert columns.needed == {"offset", "value", "headers"}
     converted = columns.convert(TopicPartition("t", 0), batch)
     assert converted.schema.equals(arrow_schema(schema), check_metadata=True)
     return converted
