@@ -93,7 +93,9 @@ def produce(port: int, partition: int, size: int, count: int, in_flight: int = I
         RuntimeError: a batch was refused.
     """
     data = messages.ProducePartition(partition, full_batch(size))
-    frame = framed(PRODUCE, messages.ProduceRequest(None, -1, 30_000, (messages.ProduceTopic(TOPIC, (data,)),)))
+    frame = framed(
+        PRODUCE, messages.ProduceRequest(None, -1, 30_000, (messages.ProduceTopic(TOPIC, partition_data=(data,)),))
+    )
     waits, sent = [], deque[float]()
     with Client(port) as client:
         began = time.perf_counter()

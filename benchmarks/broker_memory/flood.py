@@ -25,7 +25,7 @@ _SIZE: Final = struct.Struct(">i")
 def frame_of(topic: str, partition: int, records: int) -> tuple[bytes, int]:
     """Return the frame of a Produce with one batch of records of 100 bytes, and the size of the batch."""
     batch = batch_of(records, Codec.NONE)
-    data = messages.ProduceTopic(topic, (messages.ProducePartition(partition, batch),))
+    data = messages.ProduceTopic(topic, partition_data=(messages.ProducePartition(partition, batch),))
     request = messages.ProduceRequest(acks=-1, timeout_ms=BATCHES_WAIT_MS, topic_data=(data,))
     return b"".join(encode_request(PRODUCE, PRODUCE.max_version, 1, "flood", request)), len(batch)
 

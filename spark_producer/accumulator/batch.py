@@ -55,7 +55,7 @@ class ProducerBatch:
         "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio", "created",
         "drained", "identity", "in_doubt", "in_flight", "last_error", "leader_epoch", "limit", "max_record_size", "max_timestamp",
         "number", "owners", "position", "queue", "records_count", "removals", "resent", "result", "retry_at", "row", "runs",
-        "shared_buffer", "state",
+        "shared_buffer", "state", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,8 @@ class ProducerBatch:
         self.retry_at = 0.0
         self.leader_epoch = -1
         """the epoch of the leader to which the batch was sent last; a newer leader is tried without a pause (KIP-951)"""
+        self.topic_id = bytes(16)
+        """the id of the topic when the batch was sent last; zero if it was not known (KIP-516)"""
         self.last_error = ""
         self.identity = NO_IDENTITY
         self.base_sequence = batch_v2.NO_SEQUENCE

@@ -120,6 +120,19 @@ class TopicStore:
         """Return the topic with this id (16 bytes), or None."""
         return self._by_id.get(topic_id)
 
+    def name_of(self, name: str, topic_id: bytes) -> str:
+        """Return the name of a topic that a request has by name or, from Produce and Fetch 13 on, by id.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_ID.
+        """
+        if name:
+            return name
+        found = self.get_by_id(topic_id)
+        if found is None:
+            raise BrokerError(f"there is no topic with the id {topic_id.hex()}", code=Code.UNKNOWN_TOPIC_ID)
+        return found.name
+
     def partition(self, name: str, index: int) -> Partition:
         """Return a partition.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from spark_producer import config as options
 from spark_producer.accumulator import BufferPool, Compression, RecordAccumulator
-from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
+from spark_producer.protocol import PRODUCE_BY_ID, PRODUCE_ZSTD
 from spark_producer.record.codecs import Codec
 from spark_producer.sender import Metadata, SenderSettings
 
@@ -31,7 +31,7 @@ def sender_settings(config: options.ProducerConfig, user: str = "") -> SenderSet
         retries=config.retries,
         idempotent=options.idempotent(config),
         availability_timeout=config.partitioner_availability_timeout_ms / 1000,
-        produce=PRODUCE_ZSTD if config.compression_type == "zstd" else PRODUCE,
+        produce=PRODUCE_ZSTD if config.compression_type == "zstd" else PRODUCE_BY_ID,
         user=user,
         transactional_id=config.transactional_id or None,
         transaction_timeout_ms=config.transaction_timeout_ms,

@@ -38,6 +38,7 @@ from spark_producer.protocol.apis import (
     OFFSET_DELETE,
     OFFSET_FETCH,
     PRODUCE,
+    PRODUCE_BY_ID,
     PRODUCE_ZSTD,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -48,6 +49,7 @@ from spark_producer.protocol.apis import (
     Api,
     RequestBody,
     ResponseBody,
+    produce_by_name,
 )
 from spark_producer.protocol.codec import (
     RequestFrame,
@@ -95,6 +97,7 @@ __all__ = [
     "OFFSET_DELETE",
     "OFFSET_FETCH",
     "PRODUCE",
+    "PRODUCE_BY_ID",
     "PRODUCE_ZSTD",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
@@ -118,4 +121,5 @@ __all__ = [
     "encode_request",
     "encode_response",
     "messages",
+    "produce_by_name",
 ]

@@ -57,9 +57,11 @@ def _api(key: int, name: str, versions: tuple[int, int], first_flexible: int) ->
 
 
 # Produce starts at 3: older versions carry V0/V1 message sets, which brokers since 4.0 refuse although they still
-# advertise 0 (KAFKA-18659). It ends at 12, since 13 replaces topic names by ids.
-PRODUCE: Api[messages.ProduceRequest, messages.ProduceResponse] = _api(0, "Produce", (3, 12), first_flexible=9)
-PRODUCE_ZSTD = PRODUCE._replace(name="Produce with zstd (kafka.compression.type)", min_version=7)
+# advertise 0 (KAFKA-18659).
+PRODUCE_BY_ID: Api[messages.ProduceRequest, messages.ProduceResponse] = _api(0, "Produce", (3, 13), first_flexible=9)
+PRODUCE = PRODUCE_BY_ID._replace(max_version=12)
+"""Produce by the names of topics, for requests without their ids: from 13 on a topic has only its id (KIP-516)."""
+PRODUCE_ZSTD = PRODUCE_BY_ID._replace(name="Produce with zstd (kafka.compression.type)", min_version=7)
 """Brokers before 2.1, which speak Produce up to 6, do not know zstd (KIP-110)."""
 # From 14 on Fetch has only what followers and tiered storage need.
 FETCH_BY_ID: Api[messages.FetchRequest, messages.FetchResponse] = _api(1, "Fetch", (4, 13), first_flexible=12)
@@ -160,14 +162,23 @@ LIST_TRANSACTIONS: Api[messages.ListTransactionsRequest, messages.ListTransactio
 APIS: dict[int, AnyApi] = {
     api.key: api
     for api in (
-        PRODUCE, FETCH_BY_ID, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, LIST_GROUPS, API_VERSIONS, CREATE_TOPICS,
-        DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, SASL_HANDSHAKE, SASL_AUTHENTICATE,
-        ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT, DESCRIBE_PRODUCERS,
-        DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP,
-        DESCRIBE_GROUPS, DELETE_GROUPS, OFFSET_DELETE, DELETE_RECORDS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS,
+        PRODUCE_BY_ID, FETCH_BY_ID, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, LIST_GROUPS, API_VERSIONS,
+        CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, SASL_HANDSHAKE,
+        SASL_AUTHENTICATE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT,
+        DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP,
+        SYNC_GROUP, DESCRIBE_GROUPS, DELETE_GROUPS, OFFSET_DELETE, DELETE_RECORDS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS,
+        CREATE_PARTITIONS,
     )
 }  # fmt: skip
 """Every API, by its key."""
+
+
+def produce_by_name(
+    produce: Api[messages.ProduceRequest, messages.ProduceResponse],
+) -> Api[messages.ProduceRequest, messages.ProduceResponse]:
+    """Return the versions of `produce` that have the names of topics."""
+    return produce._replace(max_version=min(produce.max_version, PRODUCE.max_version))
+
 
 CLIENT_THROTTLES_SINCE: dict[int, int] = {
     0: 6, 1: 8, 2: 3, 3: 6, 9: 4, 10: 2, 18: 2, 19: 3, 20: 2, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1,

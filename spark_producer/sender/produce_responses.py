@@ -37,6 +37,8 @@ TOPIC_ERRORS = (Code.TOPIC_AUTHORIZATION_FAILED, Code.INVALID_TOPIC_EXCEPTION)
 SURELY_NOT_WRITTEN = (
     Code.CORRUPT_MESSAGE,
     Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.UNKNOWN_TOPIC_ID,
+    Code.INCONSISTENT_TOPIC_ID,
     Code.NOT_ENOUGH_REPLICAS,
     Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
     Code.UNKNOWN_PRODUCER_ID,
@@ -83,15 +85,15 @@ class ProduceResponseHandler:
 
     def on_response(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
         """Handle the response to a request."""
-        responses: dict[tuple[str, int], ProducePartitionResponse] = {}
+        responses: dict[tuple[str | bytes, int], ProducePartitionResponse] = {}
         for topic in body.responses:
-            name = topic.name
+            name = topic.name or topic.topic_id
             for partition in topic.partition_responses:
                 responses[name, partition[0]] = partition
         failed: list[tuple[ProducerBatch, BatchError]] = []
         queues = [batch.queue for batch in batches]
         for batch in batches:
-            response = responses.get(batch.queue.topic_partition)
+            response = _response_for(batch, responses)
             if response is None:
                 failed.append((batch, BatchError(Code.NETWORK_EXCEPTION, "the response lacks this partition")))
             elif not response.error_code:
@@ -276,18 +278,26 @@ class ProduceResponseHandler:
     def _apply_leader_hints(
         self,
         batches: tuple[ProducerBatch, ...],
-        responses: dict[tuple[str, int], ProducePartitionResponse],
+        responses: dict[tuple[str | bytes, int], ProducePartitionResponse],
         body: ProduceResponse,
     ) -> None:
         """Apply the leaders in failed responses (KIP-951), so that batches are sent there without a pause."""
         hints: dict[TopicPartition, tuple[int, int]] = {}
         for batch in batches:
-            response = responses.get(batch.topic_partition)
+            response = _response_for(batch, responses)
             if response is not None and response.error_code in LEADER_HINTS and response.current_leader.leader_id >= 0:
                 hints[batch.topic_partition] = response.current_leader.leader_id, response.current_leader.leader_epoch
         if hints:
             endpoints = {node.node_id: Node(node.host, node.port, node.rack) for node in body.node_endpoints}
             self._metadata.apply_leader_hints(hints, endpoints)
+
+
+def _response_for(
+    batch: ProducerBatch, responses: dict[tuple[str | bytes, int], ProducePartitionResponse]
+) -> ProducePartitionResponse | None:
+    """Return the response for a batch, by the name of its topic or the id that it was sent to, which may be an earlier one."""
+    topic, partition = batch.queue.topic_partition
+    return responses.get((topic, partition)) or responses.get((batch.topic_id, partition))
 
 
 def _batch_error(response: ProducePartitionResponse) -> BatchError:

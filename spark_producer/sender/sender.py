@@ -14,8 +14,9 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies
-from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, AnyApi
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, AnyApi, produce_by_name
 from spark_producer.protocol.messages import (
+    NO_UUID,
     InitProducerIdResponse,
     MetadataResponse,
     ProducePartition,
@@ -178,7 +179,12 @@ class Sender:
         return manager, TransactionRequestLoop(manager, self.metadata, backoff)
 
     def _produce(self, node: int, batches: list[ProducerBatch], now: float) -> ClientRequest:
+        """Return the request with `batches`.
+
+        With the ids of all topics it suits brokers that take ids and those that take names (KIP-516): the connection chooses.
+        """
         topics: dict[str, list[ProducePartition]] = {}
+        ids: dict[str, bytes] = {}
         stamp = self._sequencer.stamp
         for batch in batches:
             stamp(batch)
@@ -186,12 +192,17 @@ class Sender:
             found = topics.get(topic)
             if found is None:
                 found = topics[topic] = []
+                info = self.metadata.cluster.topics.get(topic)
+                ids[topic] = NO_UUID if info is None else info.topic_id
+            batch.topic_id = ids[topic]
             found.append(ProducePartition(partition, batch.data))
-        data = tuple([ProduceTopic(topic, tuple(partitions)) for topic, partitions in topics.items()])
+        data = tuple([ProduceTopic(topic, ids[topic], tuple(partitions)) for topic, partitions in topics.items()])
         acks, api = self._settings.acks, self._settings.produce
         if self.transactions is not None:
             api = self.transactions.produce_api
             self.transactions.on_produce(now)
+        if NO_UUID in ids.values():
+            api = produce_by_name(api)
         body = ProduceRequest(self._settings.transactional_id, acks, int(self._settings.timeout * 1000), data)
         return ClientRequest(node, api, body, tuple(batches), acks != 0)
 

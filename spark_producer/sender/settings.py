@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_producer.protocol import PRODUCE, Api
+from spark_producer.protocol import PRODUCE_BY_ID, Api
 from spark_producer.protocol.messages import ProduceRequest, ProduceResponse
 
 
@@ -22,7 +22,7 @@ class SenderSettings(NamedTuple):
     retries: int
     idempotent: bool
     availability_timeout: float = 0.0
-    produce: Api[ProduceRequest, ProduceResponse] = PRODUCE
+    produce: Api[ProduceRequest, ProduceResponse] = PRODUCE_BY_ID
     user: str = ""
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60000

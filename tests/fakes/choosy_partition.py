@@ -82,7 +82,9 @@ def carry_out(
                 made.complete(request, error=ConnectionFailed("cut"))
                 made.sender.on_disconnect()
             else:
-                made.complete(request, ProduceResponse((TopicResponse(TOPIC, (partition.take(data),)),)))
+                made.complete(
+                    request, ProduceResponse((TopicResponse(TOPIC, partition_responses=(partition.take(data),)),))
+                )
         elif not step.requests:
             made.fakes.clock.advance(0.05)
     raise AssertionError("batches are left")

@@ -198,7 +198,7 @@ class ScriptedCluster:
                     log += values_in(partition.records)
                 reported = tuple(BatchIndexAndErrorMessage(*row) for row in self.complaints.items()) if code else ()
                 partitions.append(ProducePartitionResponse(partition.index, code, offset, record_errors=reported))
-            topics.append(ProduceTopicResponse(topic.name, tuple(partitions)))
+            topics.append(ProduceTopicResponse(topic.name, partition_responses=tuple(partitions)))
         self._complete(held.tag, PRODUCE, ProduceResponse(tuple(topics)))
 
     def take(self, api: AnyApi, body: tuple[object, ...], tag: object) -> None:

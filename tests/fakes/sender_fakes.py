@@ -104,7 +104,7 @@ def answer_to(outgoing: ClientRequest, codes: Mapping[int, int] | int = 0, **fie
         responses.append(
             ProduceTopicResponse(
                 batch.topic_partition.topic,
-                (
+                partition_responses=(
                     ProducePartitionResponse(
                         batch.topic_partition.partition, code, fields.get("base_offset", offset), **_rest(fields)
                     ),
@@ -129,7 +129,7 @@ class Sent:
 
 def sent_in(outgoing: ClientRequest) -> list[Sent]:
     """The batches in the bytes of a Produce request, which must be those that it names."""
-    assert outgoing.api is PRODUCE
+    assert outgoing.api.key == PRODUCE.key
     body = outgoing.body
     assert isinstance(body, ProduceRequest)
     found = []
@@ -172,7 +172,9 @@ class SenderFakes:
             requests = self.step().requests
             if not requests:
                 return found
-            assert all(request.api is PRODUCE for request in requests), [request.api.name for request in requests]
+            assert all(request.api.key == PRODUCE.key for request in requests), [
+                request.api.name for request in requests
+            ]
             found += requests
         raise AssertionError("the sender does not stop sending")
 
@@ -182,7 +184,7 @@ class SenderFakes:
     def learn(self, response: MetadataResponse) -> None:
         """The sender asks for metadata, and gets this; what it sends beside is found by the next `produce`."""
         requests = self.step().requests
-        self.sent_beside += [request for request in requests if request.api is PRODUCE]
+        self.sent_beside += [request for request in requests if request.api.key == PRODUCE.key]
         question = next(request for request in requests if request.api is METADATA)
         self.complete(question, response)
 

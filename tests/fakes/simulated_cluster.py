@@ -230,12 +230,12 @@ class SimulatedCluster:
     def answer(self, node: int, flight: Flight) -> object:
         if flight.outgoing.api is METADATA:
             return self.metadata()
-        if flight.outgoing.api is not PRODUCE:
+        if flight.outgoing.api.key != PRODUCE.key:
             self.producer_ids += 1
             return InitProducerIdResponse(0, 0, self.producer_ids, 32766 if self.choose.random() < 0.3 else 0)
         reported = [self.produce(node, tp, memoryview(data)) for tp, data in flight.copied]
         endpoints = tuple(NodeEndpoint(known, f"host{known}", 9092) for known in NODES)
-        return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(reported)),), 0, endpoints)
+        return ProduceResponse((ProduceTopicResponse(TOPIC, partition_responses=tuple(reported)),), 0, endpoints)
 
     def metadata(self) -> MetadataResponse:
         """The metadata of a broker, which may be stale."""

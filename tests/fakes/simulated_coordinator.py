@@ -213,7 +213,7 @@ class TransactionalCluster(SimulatedCluster):
             )
         if isinstance(body, ProduceRequest):
             reported = [self.produce(node, tp, memoryview(data)) for tp, data in flight.copied]
-            return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(reported)),))
+            return ProduceResponse((ProduceTopicResponse(TOPIC, partition_responses=tuple(reported)),))
         if not isinstance(body, InitProducerIdRequest | AddPartitionsToTxnRequest | EndTxnRequest):
             return self.metadata()
         if node != self.home:

@@ -83,7 +83,10 @@ def measured(home: Path, disk: str) -> Iterator[Measured]:
 def test_a_process_whose_disk_is_stuck_keeps_to_its_budgets(tmp_path: Path) -> None:
     data = (messages.ProducePartition(0, make_batch(1, size=BATCH)),)
     frame = framed(
-        PRODUCE, messages.ProduceRequest(acks=-1, timeout_ms=600_000, topic_data=(messages.ProduceTopic("a", data),))
+        PRODUCE,
+        messages.ProduceRequest(
+            acks=-1, timeout_ms=600_000, topic_data=(messages.ProduceTopic("a", partition_data=data),)
+        ),
     )
     with measured(tmp_path, "stuck") as broker:
         before = broker.resident

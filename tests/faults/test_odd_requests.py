@@ -82,7 +82,7 @@ def run_thousand(port: int, number: int) -> None:
 def check_health(client: RawClient) -> None:
     """A produce and a fetch as usual."""
     batch = make_batch(3, size=500)
-    data = (messages.ProduceTopic(NORMAL, (messages.ProducePartition(0, batch),)),)
+    data = (messages.ProduceTopic(NORMAL, partition_data=(messages.ProducePartition(0, batch),)),)
     produced = client.ask(PRODUCE, messages.ProduceRequest(topic_data=data)).responses[0].partition_responses[0]
     assert produced.error_code == 0
     wanted = (messages.FetchPartition(0, fetch_offset=produced.base_offset, partition_max_bytes=MIB),)

@@ -145,7 +145,7 @@ class Transacting:
             attributes=TRANSACTIONAL_BIT,
         )
         self._sequences[partition] += 1
-        data = (messages.ProduceTopic("t", (messages.ProducePartition(partition, batch),)),)
+        data = (messages.ProduceTopic("t", partition_data=(messages.ProducePartition(partition, batch),)),)
         return self._when_complete(lambda: self._produce(messages.ProduceRequest(self._name, -1, 10_000, data)))
 
     def _add(self, partition: int) -> int:

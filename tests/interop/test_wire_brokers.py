@@ -133,7 +133,7 @@ def test_produce_offsets_and_fetch(wire: Wire, broker: Broker, topic: str) -> No
     written = 0
     for version in wire.versions(PRODUCE):
         partition = messages.ProducePartition(1, batch())
-        body = messages.ProduceRequest(None, -1, 10_000, (messages.ProduceTopic(topic, (partition,)),))
+        body = messages.ProduceRequest(None, -1, 10_000, (messages.ProduceTopic(topic, partition_data=(partition,)),))
         answer = wire.ask_for_one(PRODUCE, version, body)
         assert (answer.index, answer.error_code, answer.base_offset) == (1, 0, written)
         written += 1
@@ -163,7 +163,7 @@ def test_a_bad_batch_is_refused_with_a_code_that_we_read(wire: Wire, broker: Bro
     damaged[-3] ^= 1
     for version in wire.versions(PRODUCE):
         body = messages.ProduceRequest(
-            None, -1, 10_000, (messages.ProduceTopic(topic, (messages.ProducePartition(0, damaged),)),)
+            None, -1, 10_000, (messages.ProduceTopic(topic, partition_data=(messages.ProducePartition(0, damaged),)),)
         )
         answer = wire.ask_for_one(PRODUCE, version, body)
         assert (answer.error_code, answer.base_offset) == (2, -1)

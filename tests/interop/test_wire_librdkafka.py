@@ -43,7 +43,7 @@ def test_what_we_produce_is_read_by_librdkafka_and_fetched_by_us(client: Blockin
     client.metadata(["wire"], allow_auto_topic_creation=True)
     leader = client.wait_for_topic("wire", partition=1)[1]
     partition = messages.ProducePartition(1, one_record_batch())
-    body = messages.ProduceRequest(None, -1, 10_000, (messages.ProduceTopic("wire", (partition,)),))
+    body = messages.ProduceRequest(None, -1, 10_000, (messages.ProduceTopic("wire", partition_data=(partition,)),))
     offsets = []
     for _ in range(3):
         (topic,) = client.request(PRODUCE, body, node=leader).responses

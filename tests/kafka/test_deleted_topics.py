@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -161,3 +162,38 @@ def test_rows_are_not_lost_if_their_topic_is_created_again_during_their_commit(
         handle = driver.begin(sink)
     driver.close_all()
     assert committed(broker, topic) == values
+
+
+@REAL
+def test_rows_follow_a_topic_that_is_created_again_while_they_are_written(broker: Broker, topic: str) -> None:
+    """What is acknowledged after that is in the new topic, once; nothing that was acknowledged before is written again.
+
+    With Produce by topic id a leader refuses what is meant for the former topic; the producer learns the new id and goes on
+    (KIP-516). Before Kafka 4.1 names decide.
+    """
+    broker.create_topic(topic, 2)
+    created = threading.Event()
+
+    def replace() -> None:
+        delete(broker, topic)
+        create_again(broker, topic, 2)
+        created.set()
+
+    before, during, after = set[bytes](), set[bytes](), set[bytes]()
+    replacing = threading.Thread(target=replace)
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
+        for number in range(100_000):
+            if number == 20:
+                replacing.start()
+            values = [f"{number}-{row}".encode() for row in range(50)]
+            rows = before if number < 20 else after if created.is_set() else during
+            producer.send_batch(pa.record_batch({"value": values}), topic=topic)
+            producer.flush()
+            rows.update(values)
+            if len(after) >= 1000:
+                break
+    replacing.join(SECONDS)
+    found = [row.value for row in read_topic(broker.bootstrap_servers, topic)]
+    assert len(found) == len(set(found))
+    assert after <= set(found) <= after | during
+    assert before.isdisjoint(found)

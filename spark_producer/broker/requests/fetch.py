@@ -39,7 +39,12 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     last = _last_mentions(request)
     for topic, wanted in last.values():
         try:
-            partition = find_partition(context, _name_of(context, topic), wanted.partition, wanted.current_leader_epoch)
+            partition = find_partition(
+                context,
+                _name_of(context, topic),
+                wanted.partition,
+                wanted.current_leader_epoch,
+            )
             log = partition.log
             log.check_offset(wanted.fetch_offset)
             end = partition.last_stable_offset if request.isolation_level == READ_COMMITTED else None
@@ -63,17 +68,7 @@ def _last_mentions(
 
 
 def _name_of(context: Context, topic: messages.FetchTopic) -> str:
-    """Return the name of a topic that is requested by name or, from version 13 on, by id.
-
-    Raises:
-        BrokerError: UNKNOWN_TOPIC_ID.
-    """
-    if topic.topic:
-        return topic.topic
-    found = context.topics.get_by_id(topic.topic_id)
-    if found is None:
-        raise BrokerError(f"there is no topic with the id {topic.topic_id.hex()}", code=Code.UNKNOWN_TOPIC_ID)
-    return found.name
+    return context.topics.name_of(topic.topic, topic.topic_id)
 
 
 def _waits_for(context: Context, request: messages.FetchRequest) -> list[object]:
@@ -159,7 +154,12 @@ def _read(
             aborted = _aborted(partition, wanted.fetch_offset, len(records))
     except BrokerError as error:
         if error.code == Code.KAFKA_STORAGE_ERROR:  # the response has no field for the reason
-            logger.error("partition %d of topic %s: %s", wanted.partition, _name_of(context, topic), error)
+            logger.error(
+                "partition %d of topic %s: %s",
+                wanted.partition,
+                _name_of(context, topic),
+                error,
+            )
         return messages.FetchPartitionResponse(
             wanted.partition, error.code, high_watermark=-1, aborted_transactions=None, records=b""
         ), 0

@@ -37,29 +37,28 @@ def produce(
     changed: list[Hashable] = []
     responses = []
     failed = unconfirmed = False
-    last = {
-        TopicPartition(topic.name, partition.index): partition
-        for topic in request.topic_data
-        for partition in topic.partition_data
-    }
+    known, unknown = _with_names(context, request)
+    last = {TopicPartition(name, each.index): each for name, topic in known for each in topic.partition_data}
     refusals = check_transactions(context, version, request.transactional_id, last)
-    for topic in request.topic_data:
+    for name, topic in known:
         results = []
         for partition in topic.partition_data:
-            tp = TopicPartition(topic.name, partition.index)
+            tp = TopicPartition(name, partition.index)
             if last[tp] is not partition:
                 continue
             refusal = refusals.get(tp) if refusals else None
             result, is_final = _append(
-                context, request.acks, topic.name, partition, decompression, refusal, new_epochs=version >= ADDS_SINCE
+                context, request.acks, name, partition, decompression, refusal, new_epochs=version >= ADDS_SINCE
             )
             results.append(result)
             unconfirmed = unconfirmed or not is_final
             if result.error_code == Code.NONE:
-                changed.append(partition_key(topic.name, partition.index))
+                changed.append(partition_key(name, partition.index))
             else:
                 failed = True
-        responses.append(messages.ProduceTopicResponse(topic.name, tuple(results)))
+        responses.append(messages.ProduceTopicResponse(topic.name, topic.topic_id, tuple(results)))
+    failed = failed or bool(unknown)
+    responses += unknown
     if request.acks == 0:
         return HandlerResult(None, tuple(changed), close=failed)
     response = messages.ProduceResponse(tuple(responses))
@@ -67,6 +66,21 @@ def produce(
         delayed = DelayedProduce(context, request.acks, response, changed, request.timeout_ms / 1000)
         return HandlerResult(None, tuple(changed), deferred=delayed)
     return HandlerResult(response, tuple(changed))
+
+
+def _with_names(
+    context: Context, request: messages.ProduceRequest
+) -> tuple[list[tuple[str, messages.ProduceTopic]], list[messages.ProduceTopicResponse]]:
+    """Return the topics of a request with their names, and the responses for ids that no topic has (KIP-516)."""
+    known: list[tuple[str, messages.ProduceTopic]] = []
+    unknown: list[messages.ProduceTopicResponse] = []
+    for topic in request.topic_data:
+        try:
+            known.append((context.topics.name_of(topic.name, topic.topic_id), topic))
+        except BrokerError as error:
+            refused = tuple(_refused(each.index, error) for each in topic.partition_data)
+            unknown.append(messages.ProduceTopicResponse(topic.name, topic.topic_id, refused))
+    return known, unknown
 
 
 def _append(
@@ -128,7 +142,7 @@ class DelayedProduce(DeferredResponse):
     def is_ready(self) -> bool:
         """Return whether each acknowledged batch is safe or has failed."""
         return all(
-            result.error_code != Code.NONE or self._settled(topic.name, result) is not None
+            result.error_code != Code.NONE or self._settled(topic, result) is not None
             for topic in self._response.responses
             for result in topic.partition_responses
         )
@@ -139,24 +153,25 @@ class DelayedProduce(DeferredResponse):
         A batch that failed gets its error; one that may still be confirmed gets REQUEST_TIMED_OUT.
         """
         topics = [
-            topic._replace(
-                partition_responses=tuple(self._final(topic.name, each) for each in topic.partition_responses)
-            )
+            topic._replace(partition_responses=tuple(self._final(topic, each) for each in topic.partition_responses))
             for topic in self._response.responses
         ]
         return self._response._replace(responses=tuple(topics))
 
-    def _final(self, topic: str, result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:
+    def _final(
+        self, topic: messages.ProduceTopicResponse, result: messages.ProducePartitionResponse
+    ) -> messages.ProducePartitionResponse:
         if result.error_code != Code.NONE:
             return result
         return self._settled(topic, result) or _late(result)
 
     def _settled(
-        self, topic: str, result: messages.ProducePartitionResponse
+        self, topic: messages.ProduceTopicResponse, result: messages.ProducePartitionResponse
     ) -> messages.ProducePartitionResponse | None:
         """Return the final result of an appended batch, or None if it is not known yet."""
         try:
-            log = self._context.topics.partition(topic, result.index).log
+            topics = self._context.topics
+            log = topics.partition(topics.name_of(topic.name, topic.topic_id), result.index).log
             return result if _is_safe(log, result.base_offset, self._acks) else None
         except BrokerError as error:
             return _refused(result.index, error)

@@ -21,8 +21,9 @@ from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.protocol.commands import FencedOff, Indeterminate
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
-from spark_producer.protocol import PRODUCE, Api
+from spark_producer.protocol import PRODUCE, PRODUCE_BY_ID, Api, produce_by_name
 from spark_producer.protocol.messages import (
+    NO_UUID,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
@@ -35,7 +36,7 @@ from spark_producer.record.transaction_stamp import stamp
 
 PRODUCE_APIS: dict[TransactionVersion, Api[ProduceRequest, ProduceResponse]] = {
     TransactionVersion.EXPLICIT: PRODUCE._replace(max_version=11),
-    TransactionVersion.IMPLICIT: PRODUCE._replace(min_version=12),
+    TransactionVersion.IMPLICIT: PRODUCE_BY_ID._replace(min_version=12),
 }
 
 REQUEST_BYTES = 4 << 20
@@ -136,6 +137,8 @@ class InlineProduce:
         # From Produce 12 on a leader refuses any other first sequence than 0, so none is accepted in place of the first batch.
         first_alone = transaction_version is TransactionVersion.EXPLICIT
         self._queues = {tp: _Queue(some, sequences.get(tp, 0), first_alone=first_alone) for tp, some in batches.items()}
+        self._topic_ids: dict[str, bytes] = {}
+        """The ids of the topics that the rows go to; zero for a topic without one."""
         self._begun: tuple[list[_Request], Exchange] | None = None
         """The requests of the next round, if they are sent already."""
 
@@ -189,8 +192,12 @@ class InlineProduce:
 
     def _send_round(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send one round of requests, and handle the responses."""
-        requests, exchange = self._begun or self._send(self._leaders(deadline), deadline)
-        self._begun = None
+        if self._begun is None:
+            leaders = self._leaders(deadline)
+            if (topic := self._follow_topic_ids()) is not None:
+                return Indeterminate(f"topic {topic!r} was deleted and created again, and acknowledged rows are lost")
+            self._begun = self._send(leaders, deadline)
+        (requests, exchange), self._begun = self._begun, None
         for queue in self._queues.values():
             queue.stalled = False
         for request, response in zip(requests, self._brokers.client.finish(exchange), strict=True):
@@ -212,9 +219,22 @@ class InlineProduce:
                 raise self._brokers.not_found(tp)
         return leaders
 
+    def _follow_topic_ids(self) -> str | None:
+        """Send the rest to the topics that have the names now. Return the name of one that is not the topic of acknowledged rows
+        (KIP-516); None if there is none."""
+        for topic, known in self._topic_ids.items():
+            if (newest := self._brokers.topic_id(topic) or NO_UUID) not in (known, NO_UUID):
+                if any(queue.acknowledged for tp, queue in self._queues.items() if tp.topic == topic):
+                    return topic
+                self._topic_ids[topic] = newest
+        return None
+
     def _send(self, leaders: Mapping[TopicPartition, int], deadline: float) -> tuple[list[_Request], Exchange]:
         requests = [*self._next_requests(leaders)]
-        calls = [NodeRequest(request.node, self._api, self._body(request)) for request in requests]
+        for topic, _ in self._queues:
+            self._topic_ids.setdefault(topic, self._brokers.topic_id(topic) or NO_UUID)
+        api = produce_by_name(self._api) if NO_UUID in self._topic_ids.values() else self._api
+        calls = [NodeRequest(request.node, api, self._body(request)) for request in requests]
         return requests, self._brokers.client.begin(calls, deadline)
 
     def _stalled(self) -> list[TopicPartition]:
@@ -254,6 +274,7 @@ class InlineProduce:
         topics = tuple(
             ProduceTopic(
                 topic,
+                self._topic_ids[topic],
                 tuple(
                     ProducePartition(each, self._stamped(request.batches[TopicPartition(topic, each)]))
                     for each in partitions
@@ -273,9 +294,13 @@ class InlineProduce:
             for tp in request.batches:
                 self._queues[tp].stalled = True
             return None
-        rows = {(topic.name, row.index): row for topic in response.responses for row in topic.partition_responses}
+        rows: dict[tuple[str | bytes, int], ProducePartitionResponse] = {
+            (topic.name or topic.topic_id, row.index): row
+            for topic in response.responses
+            for row in topic.partition_responses
+        }
         for tp, batch in request.batches.items():
-            row = rows.get(tp)
+            row = rows.get(tp) or rows.get((self._topic_ids[tp.topic], tp.partition))
             if row is None:
                 return Indeterminate(f"the leader of {format_partitions([tp])} did not answer for a batch")
             stop = self._on_partition_response(tp, batch, row)

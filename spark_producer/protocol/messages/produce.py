@@ -3,7 +3,19 @@
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
 
-from spark_producer.protocol.fields import Int16, Int32, Int64, NullableString, Records, Since, String, Tag
+from spark_producer.protocol.fields import (
+    Int16,
+    Int32,
+    Int64,
+    NullableString,
+    Records,
+    Since,
+    String,
+    Tag,
+    Until,
+    Uuid,
+)
+from spark_producer.protocol.messages.cluster import NO_UUID
 
 NO_TIMEOUT = 0x7FFFFFFF
 """The transaction timeout that a merely idempotent producer sends, since it must be positive."""
@@ -20,9 +32,10 @@ class ProducePartition(NamedTuple):
 
 
 class ProduceTopic(NamedTuple):
-    """The partitions of one topic."""
+    """The partitions of one topic, which has its id instead of its name from 13 on (KIP-516)."""
 
-    name: String = ""
+    name: Annotated[String, Until(12)] = ""
+    topic_id: Annotated[Uuid, Since(13)] = NO_UUID
     partition_data: tuple[ProducePartition, ...] = ()
 
 
@@ -63,9 +76,10 @@ class ProducePartitionResponse(NamedTuple):
 
 
 class ProduceTopicResponse(NamedTuple):
-    """The partitions of one topic."""
+    """The partitions of one topic, by name or, from 13 on, by id."""
 
-    name: String = ""
+    name: Annotated[String, Until(12)] = ""
+    topic_id: Annotated[Uuid, Since(13)] = NO_UUID
     partition_responses: tuple[ProducePartitionResponse, ...] = ()
 
 

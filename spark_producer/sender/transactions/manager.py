@@ -356,11 +356,11 @@ class TransactionManager:
     def wrote(self, batch: ProducerBatch, base_offset: int, now: float) -> None:
         """Record that a batch is in the log at this offset.
 
-        The transaction can only be aborted if the offsets of a partition do not increase: with `EXPLICIT` the log of a topic that
-        was created again takes the next batch, and earlier ones are lost.
+        The transaction can only be aborted if the topic has another id than for earlier batches, or if the offsets of a partition
+        do not increase: the topic was created again, its new log takes the next batch, and earlier ones are lost.
         """
         if not self.contents.wrote(batch, base_offset):
-            text = f"the offsets of {batch.topic_partition} do not increase, as if the topic was created again"
+            text = f"earlier rows in {batch.topic_partition} are lost, because the topic was deleted and created again"
             self.mark_abortable(PyProducerError(text), now)
 
     def mark_abortable(self, error: BaseException, now: float) -> None:

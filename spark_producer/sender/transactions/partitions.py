@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerBatch
 from spark_producer.common.cluster import Span, TopicPartition, TransactionVersion
+from spark_producer.protocol.messages import NO_UUID
 from spark_producer.sender.transactions.states import Operation
 
 UNKNOWN_OFFSET = -1
@@ -79,6 +80,8 @@ class TransactionPartitions:
         self.unresolved = False
         """whether a batch with a sequence has failed, so that the epoch cannot be used again"""
         self._spans: dict[TopicPartition, tuple[int, int, int]] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        """the id of each topic with acknowledged batches, as known when the first of them was sent"""
 
     @property
     def may_be_open(self) -> bool:
@@ -93,16 +96,26 @@ class TransactionPartitions:
     def wrote(self, batch: ProducerBatch, base_offset: int) -> bool:
         """Record that a batch is in the log at this offset; `UNKNOWN_OFFSET` if the response lacks it.
 
-        Return whether the offsets of its partition increase. If not, rows that were acknowledged before are no longer there.
+        Return whether its topic has the same id as before, and the offsets of its partition increase. If not, rows that were
+        acknowledged before are no longer there.
         """
+        is_same = self._is_same_topic(batch)
         last = base_offset + batch.records_count - 1 if base_offset >= 0 else UNKNOWN_OFFSET
         known = self._spans.get(batch.topic_partition)
         if known is None:
             self._spans[batch.topic_partition] = base_offset, last, batch.records_count
-            return True
+            return is_same
         first, end, records = known
         self._spans[batch.topic_partition] = min(first, base_offset), max(end, last), records + batch.records_count
-        return base_offset > end or base_offset == UNKNOWN_OFFSET
+        return is_same and (base_offset > end or base_offset == UNKNOWN_OFFSET)
+
+    def _is_same_topic(self, batch: ProducerBatch) -> bool:
+        """Return whether the topic of a batch has the same id as that of earlier batches, as far as the ids are known."""
+        topic = batch.topic_partition.topic
+        known = self._topic_ids.get(topic, NO_UUID)
+        if known == NO_UUID:
+            self._topic_ids[topic] = batch.topic_id
+        return known == NO_UUID or batch.topic_id in (known, NO_UUID)
 
     def spans(self) -> tuple[Span, ...]:
         """Return the acknowledged offsets by partition. The first offset is `UNKNOWN_OFFSET` if the offset of any batch is

@@ -81,7 +81,7 @@ class Produce(NamedTuple):
         batch = self._batch(talk)
         partitions = tuple(messages.ProducePartition(talk.partition(number), batch) for number in self.partitions)
         name = talk.named(self.id) if self.id != "none" else None
-        topics = (messages.ProduceTopic(talk.place.topic, partitions),)
+        topics = (messages.ProduceTopic(talk.place.topic, partition_data=partitions),)
         body = messages.ProduceRequest(name, -1, 30_000, topics)
         answer = talk.ask(connection, PRODUCE, self.version, body)
         results = {row.index: row for topic in answer.responses for row in topic.partition_responses}

@@ -49,7 +49,7 @@ class Peer:
     def write(self) -> int:
         """Write a batch; return its offset."""
         partition = (messages.ProducePartition(0, make_batch(1)),)
-        topics = (messages.ProduceTopic("t", partition),)
+        topics = (messages.ProduceTopic("t", partition_data=partition),)
         response = self.client.ask(PRODUCE, messages.ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=topics))
         (result,) = response.responses[0].partition_responses
         assert result.error_code == Code.NONE

@@ -66,7 +66,9 @@ def serving(
 
 def one(index: int, acks: int = -1) -> messages.ProduceRequest:
     data = (messages.ProducePartition(index, make_batch(1)),)
-    return messages.ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=(messages.ProduceTopic("t", data),))
+    return messages.ProduceRequest(
+        acks=acks, timeout_ms=20_000, topic_data=(messages.ProduceTopic("t", partition_data=data),)
+    )
 
 
 def pipeline(client: RawClient, count: int) -> None:

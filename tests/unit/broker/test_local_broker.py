@@ -55,7 +55,9 @@ def end_offset(port: int) -> int:
 
 
 def produce(client: RawClient, batch: memoryview) -> int:
-    request = messages.ProduceRequest(topic_data=(messages.ProduceTopic("t", (messages.ProducePartition(0, batch),)),))
+    request = messages.ProduceRequest(
+        topic_data=(messages.ProduceTopic("t", partition_data=(messages.ProducePartition(0, batch),)),)
+    )
     result = client.ask(PRODUCE, request).responses[0].partition_responses[0]
     assert result.error_code == 0
     return int(result.base_offset)

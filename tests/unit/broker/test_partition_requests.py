@@ -254,11 +254,13 @@ def test_a_compacted_topic_refuses_records_without_a_key_by_number(context: Cont
     assert altered(context, {"cleanup.policy": "compact"}) == Code.NONE
     without = b"\x0e\0\0\x02\x01\x02v\0"
     batch = sealed(make_record(0, b"k", b"v") + without, 2)
-    data = messages.ProduceTopic("t", (messages.ProducePartition(0, batch),))
+    data = messages.ProduceTopic("t", partition_data=(messages.ProducePartition(0, batch),))
     request = messages.ProduceRequest(acks=-1, topic_data=(data,))
     result = ask(context, PRODUCE, request).responses[0].partition_responses[0]
     assert (result.error_code, [each.batch_index for each in result.record_errors]) == (Code.INVALID_RECORD, [1])
     assert "have no key" in str(result.error_message)
-    good = messages.ProduceTopic("t", (messages.ProducePartition(0, sealed(make_record(0, b"", b"v"), 1)),))
+    good = messages.ProduceTopic(
+        "t", partition_data=(messages.ProducePartition(0, sealed(make_record(0, b"", b"v"), 1)),)
+    )
     (response,) = ask(context, PRODUCE, messages.ProduceRequest(acks=-1, topic_data=(good,))).responses
     assert response.partition_responses[0].error_code == Code.NONE, "an empty key is one"

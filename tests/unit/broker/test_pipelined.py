@@ -68,7 +68,7 @@ def one(index: int = 0, *, acks: int = -1, size: int = 100, timeout_ms: int = LO
     """A frame of a Produce of one batch, with one record."""
     data = (messages.ProducePartition(index, make_batch(1, size=size)),)
     request = messages.ProduceRequest(
-        acks=acks, timeout_ms=timeout_ms, topic_data=(messages.ProduceTopic(topic, data),)
+        acks=acks, timeout_ms=timeout_ms, topic_data=(messages.ProduceTopic(topic, partition_data=data),)
     )
     return framed(PRODUCE, request)
 
@@ -77,7 +77,9 @@ def tiny(partitions: int) -> bytes:
     """A frame of a Produce of one batch; all partitions but the first one do not exist."""
     data = [messages.ProducePartition(0, make_batch(1))]
     data += [messages.ProducePartition(index, None) for index in range(2, partitions + 1)]
-    request = messages.ProduceRequest(acks=-1, timeout_ms=LONG, topic_data=(messages.ProduceTopic("t", tuple(data)),))
+    request = messages.ProduceRequest(
+        acks=-1, timeout_ms=LONG, topic_data=(messages.ProduceTopic("t", partition_data=tuple(data)),)
+    )
     return framed(PRODUCE, request)
 
 
@@ -366,7 +368,9 @@ def test_the_memory_of_unanswered_produces_is_bounded_without_a_limit_of_bytes(u
 
 
 def test_a_client_that_never_reads_its_answers_is_closed_and_others_are_served(late: UnconfirmedBroker) -> None:
-    many = messages.ProduceTopic("n" * 200, tuple(messages.ProducePartition(index, None) for index in range(500)))
+    many = messages.ProduceTopic(
+        "n" * 200, partition_data=tuple(messages.ProducePartition(index, None) for index in range(500))
+    )
     frame = framed(PRODUCE, messages.ProduceRequest(topic_data=(many,)))
     sent = 0
     for _ in range(200):

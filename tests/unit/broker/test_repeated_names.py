@@ -51,7 +51,9 @@ def size_of_response(api: Api[Any, ResponseBody], body: ResponseBody) -> int:
 
 def test_of_a_partition_named_twice_produce_takes_the_last(context: Context) -> None:
     first, last = make_batch(1, size=100), make_batch(2, size=200)
-    data = [messages.ProduceTopic("t", (messages.ProducePartition(0, batch),)) for batch in (first, last)]
+    data = [
+        messages.ProduceTopic("t", partition_data=(messages.ProducePartition(0, batch),)) for batch in (first, last)
+    ]
     response = ask(context, PRODUCE, messages.ProduceRequest(topic_data=tuple(data)))
     results = [partition for topic in response.responses for partition in topic.partition_responses]
     assert [(result.index, result.error_code, result.base_offset) for result in results] == [(0, 0, 0)]
@@ -128,7 +130,9 @@ def test_incremental_alter_configs_refuses_a_topic_named_twice(context: Context)
 
 
 def test_an_answer_does_not_repeat_a_long_name_for_each_partition(context: Context) -> None:
-    data = (messages.ProduceTopic(LONG, tuple(messages.ProducePartition(index) for index in range(4000))),)
+    data = (
+        messages.ProduceTopic(LONG, partition_data=tuple(messages.ProducePartition(index) for index in range(4000))),
+    )
     response = ask(context, PRODUCE, messages.ProduceRequest(topic_data=data))
     codes_found = {result.error_code for result in response.responses[0].partition_responses}
     assert codes_found == {Code.INVALID_TOPIC_EXCEPTION}

@@ -55,7 +55,7 @@ def client(broker: LocalBroker) -> Iterator[RawClient]:
 
 def produce_request(batch: memoryview, index: int = 0, acks: int = -1) -> messages.ProduceRequest:
     partition = messages.ProducePartition(index, batch)
-    topic = messages.ProduceTopic("t", (partition,))
+    topic = messages.ProduceTopic("t", partition_data=(partition,))
     return messages.ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=(topic,))
 
 

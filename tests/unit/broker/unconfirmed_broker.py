@@ -44,7 +44,9 @@ def produce(*partitions: int, acks: int = -1, timeout_ms: int = 1000, sequence: 
         messages.ProducePartition(index, make_batch(2, producer_id=5, epoch=0, sequence=sequence))
         for index in partitions
     )
-    return messages.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=(messages.ProduceTopic("t", data),))
+    return messages.ProduceRequest(
+        acks=acks, timeout_ms=timeout_ms, topic_data=(messages.ProduceTopic("t", partition_data=data),)
+    )
 
 
 def results(peer: Peer) -> list[tuple[int, int]]:

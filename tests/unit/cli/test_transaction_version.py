@@ -76,7 +76,7 @@ def write(client: RawClient, transactional_id: str, holder: tuple[int, int]) -> 
     """A row in each partition."""
     batch = make_batch(producer_id=holder[0], epoch=holder[1], sequence=0, attributes=TRANSACTIONAL_BIT)
     rows = tuple(messages.ProducePartition(index, batch) for index in range(PARTITIONS))
-    topics = (messages.ProduceTopic("t", rows),)
+    topics = (messages.ProduceTopic("t", partition_data=rows),)
     answer = client.ask(PRODUCE, messages.ProduceRequest(transactional_id, -1, 1000, topics))
     assert {row.error_code for row in answer.responses[0].partition_responses} == {Code.NONE}
 

@@ -66,7 +66,7 @@ def test_an_answer_without_a_producer_is_no_fence(client: ScriptedClient, given:
 def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient) -> None:
     def produced(_: Any) -> messages.ProduceResponse:
         row = messages.ProducePartitionResponse(0, base_offset=100)
-        return messages.ProduceResponse((messages.ProduceTopicResponse("commits", (row,)),))
+        return messages.ProduceResponse((messages.ProduceTopicResponse("commits", partition_responses=(row,)),))
 
     client.scripts[PRODUCE.name] = produced
     ours = messages.ActiveProducer(7, 3, current_txn_start_offset=100)

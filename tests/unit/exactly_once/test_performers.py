@@ -130,7 +130,7 @@ class Log:
                 if not code:
                     self.starts.setdefault(TopicPartition(topic.name, part.index), self._end)
                 self._end += 0 if code else header.records_count
-            topics.append(messages.ProduceTopicResponse(topic.name, tuple(rows)))
+            topics.append(messages.ProduceTopicResponse(topic.name, partition_responses=tuple(rows)))
         return messages.ProduceResponse(tuple(topics))
 
 

@@ -31,7 +31,7 @@ def serve_metadata(peer: Peer) -> None:
 
 def produce(payload: bytes | bytearray | memoryview, acks: int = 1) -> messages.ProduceRequest:
     partition = messages.ProducePartition(0, payload)
-    return messages.ProduceRequest(None, acks, 1000, (messages.ProduceTopic("topic", (partition,)),))
+    return messages.ProduceRequest(None, acks, 1000, (messages.ProduceTopic("topic", partition_data=(partition,)),))
 
 
 def test_a_request_is_answered(drive: Drive, clock: Clock) -> None:

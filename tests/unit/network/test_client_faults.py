@@ -217,7 +217,7 @@ def test_a_connection_that_breaks_within_a_large_request_fails_it_and_frees_its_
     with ScriptedServer(cut, silent, receive_buffer_bytes=64 * 1024) as server:
         driver = drive([server.address], send_buffer_bytes=64 * 1024)
         driver.until_ready()
-        topic = messages.ProduceTopic("topic", (messages.ProducePartition(0, payload),))
+        topic = messages.ProduceTopic("topic", partition_data=(messages.ProducePartition(0, payload),))
         driver.client.send(-1, PRODUCE, messages.ProduceRequest(topic_data=(topic,)), tag=0)
         (done,) = driver.until_completed()
         assert isinstance(done.error, ConnectionFailed)

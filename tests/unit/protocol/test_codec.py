@@ -25,7 +25,7 @@ from tests.unit.protocol.random_messages import random_body
 
 
 def produce(*partitions: messages.ProducePartition) -> messages.ProduceRequest:
-    return messages.ProduceRequest(None, -1, 30_000, (messages.ProduceTopic("topic", partitions),))
+    return messages.ProduceRequest(None, -1, 30_000, (messages.ProduceTopic("topic", partition_data=partitions),))
 
 
 def joined(buffers: list[Buffer]) -> memoryview:
@@ -84,7 +84,9 @@ def test_fields_that_a_version_lacks_are_defaults_when_read() -> None:
     answer = messages.ProducePartitionResponse(
         1, 2, 3, 4, 5, (messages.BatchIndexAndErrorMessage(6, "seven"),), "eight", messages.LeaderIdAndEpoch(9, 10)
     )
-    body = messages.ProduceResponse((messages.ProduceTopicResponse("t", (answer,)),), 11, (messages.NodeEndpoint(),))
+    body = messages.ProduceResponse(
+        (messages.ProduceTopicResponse("t", partition_responses=(answer,)),), 11, (messages.NodeEndpoint(),)
+    )
     expected = {
         3: answer._replace(log_start_offset=-1, record_errors=(), error_message=None),
         5: answer._replace(record_errors=(), error_message=None),
@@ -129,7 +131,7 @@ def test_the_client_id_keeps_its_int16_length_in_header_2() -> None:
     assert frame.hex(" ") == "00 03 00 09 00 00 00 01 00 02 61 62 00 00 01 00 00 00"
 
 
-@pytest.mark.parametrize(("key", "version"), [(0, 2), (0, 13), (18, 99), (18, -1), (77, 0), (-5, 0)])
+@pytest.mark.parametrize(("key", "version"), [(0, 2), (0, 14), (18, 99), (18, -1), (77, 0), (-5, 0)])
 def test_an_unknown_version_says_what_a_broker_needs_to_answer(key: int, version: int) -> None:
     header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + (42).to_bytes(4, "big")
     with pytest.raises(UnsupportedVersion, match=r"is not supported here") as raised:

@@ -144,7 +144,7 @@ def test_a_compact_string_obeys_the_same_limit_as_others() -> None:
 
 def test_the_elements_of_a_request_are_counted_together() -> None:
     def topics(count: int, partitions: int) -> memoryview:
-        of_topic = messages.ProduceTopic("t", (messages.ProducePartition(),) * partitions)
+        of_topic = messages.ProduceTopic("t", partition_data=(messages.ProducePartition(),) * partitions)
         request = messages.ProduceRequest(topic_data=(of_topic,) * count)
         return memoryview(b"".join(encode_request(PRODUCE, 12, 1, "client", request))[4:])
 

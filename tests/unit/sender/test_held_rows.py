@@ -188,7 +188,7 @@ def test_a_transaction_whose_topic_is_created_again_between_two_batches_is_not_p
     made.run()
     refused = made.do(TxnCall.PREPARE).error
     assert isinstance(refused, TransactionAbortable)
-    assert f"the offsets of topic '{TOPIC}', partition 0 do not increase" in str(refused)
+    assert f"earlier rows in topic '{TOPIC}', partition 0 are lost" in str(refused)
 
 
 def test_prepare_refuses_while_rows_are_on_their_way_and_after_a_row_was_lost() -> None:

@@ -50,7 +50,7 @@ def play(
             elif outgoing.api is INIT_PRODUCER_ID:
                 made.complete(outgoing, InitProducerIdResponse(0, 0, 78, 0))
             else:
-                assert outgoing.api is PRODUCE
+                assert outgoing.api.key == PRODUCE.key
                 made.complete(outgoing, answer_to(outgoing, dict.fromkeys(refused, UNKNOWN)))
         made.fakes.clock.advance(0.05)
     return asked

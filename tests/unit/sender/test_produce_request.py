@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.protocol import PRODUCE, PRODUCE_ZSTD
+from spark_producer.protocol import PRODUCE, PRODUCE_BY_ID, PRODUCE_ZSTD
 from spark_producer.protocol.messages import ProduceRequest
 from spark_producer.record.batch_v2 import MAGIC, batches, check_crc
 from tests.fakes.sender_fakes import TOPIC, sender_fakes, sent_in
@@ -33,7 +33,7 @@ def test_a_partition_has_exactly_one_batch_of_v2() -> None:
 @pytest.mark.covers("PR2")
 def test_zstd_needs_produce_7() -> None:
     assert (PRODUCE.min_version, PRODUCE_ZSTD.min_version) == (3, 7)
-    assert PRODUCE_ZSTD.max_version == PRODUCE.max_version
+    assert PRODUCE_ZSTD.max_version == PRODUCE_BY_ID.max_version
     assert (PRODUCE.key, PRODUCE_ZSTD.key) == (0, 0)
 
 

@@ -151,7 +151,7 @@ def test_a_late_copy_of_a_batch_after_a_refused_one_is_not_written(gap: int) -> 
 
 
 def answer_of(row: ProducePartitionResponse) -> ProduceResponse:
-    return ProduceResponse((ProduceTopicResponse(TOPIC, (row,)),))
+    return ProduceResponse((ProduceTopicResponse(TOPIC, partition_responses=(row,)),))
 
 
 def complaints(*indices: int) -> tuple[BatchIndexAndErrorMessage, ...]:

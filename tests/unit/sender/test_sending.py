@@ -47,7 +47,7 @@ def test_metadata_first_then_the_producer_id_then_batches() -> None:
     assert made.step().requests == [], "nothing is sent without an id"
     made.complete(question, InitProducerIdResponse(0, 0, 77, 3))
     (outgoing,) = made.step().requests
-    assert (outgoing.node, outgoing.api) == (1, PRODUCE)
+    assert (outgoing.node, outgoing.api.key) == (1, PRODUCE.key)
     (sent,) = sent_in(outgoing)
     assert sent.header[9:12] == (77, 3, 0)
 

@@ -131,7 +131,7 @@ class SequenceMachine(RuleBasedStateMachine):
         for outgoing in requests:
             if outgoing.api is METADATA:
                 self.made.complete(outgoing, self._metadata())
-            elif outgoing.api is PRODUCE:
+            elif outgoing.api.key == PRODUCE.key:
                 for batch in outgoing.batches:
                     self._check_stamp(batch)
                 self.flying[outgoing.node].append(Flight(outgoing, [bytes(batch.data) for batch in outgoing.batches]))
@@ -218,7 +218,9 @@ class SequenceMachine(RuleBasedStateMachine):
                 self.gaps[found.index] += 1
                 self.refusals[batch] += 1
                 assert self.refusals[batch] <= REFUSALS or self.made.now < self.peace or not self.decidable
-        self.made.complete(flight.outgoing, ProduceResponse((ProduceTopicResponse(TOPIC, tuple(flight.answers)),)))
+        self.made.complete(
+            flight.outgoing, ProduceResponse((ProduceTopicResponse(TOPIC, partition_responses=tuple(flight.answers)),))
+        )
 
     def _metadata(self) -> MetadataResponse:
         answer = metadata_of({TOPIC: [log.leader for log in self.logs]})

@@ -171,7 +171,7 @@ def framed(api: Api[RequestBody, Any], body: RequestBody) -> bytes:
 
 def produce(size: int, index: int = 0) -> messages.ProduceRequest:
     data = (messages.ProducePartition(index, make_batch(1, size=size)),)
-    return messages.ProduceRequest(topic_data=(messages.ProduceTopic("t", data),))
+    return messages.ProduceRequest(topic_data=(messages.ProduceTopic("t", partition_data=data),))
 
 
 def fetch(offset: int = 0, *, max_wait_ms: int = 0, partitions: int = 1) -> messages.FetchRequest:
@@ -265,7 +265,7 @@ def test_a_request_of_more_than_half_the_budget_is_refused(
 def test_an_empty_topic_too_many_is_refused_before_it_is_read(
     broker: Broker, peers: list[Peer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    empty = messages.ProduceRequest(topic_data=(messages.ProduceTopic("", ()),) * 900_000)
+    empty = messages.ProduceRequest(topic_data=(messages.ProduceTopic("", partition_data=()),) * 900_000)
     peers[0].send(framed(PRODUCE, empty))
     broker.turns(10)
     assert peers[0].closed

@@ -34,7 +34,7 @@ def test_a_reader_is_woken(local: LocalBroker, how: str, monkeypatch: pytest.Mon
         batch = make_batch(
             producer_id=mine.producer_id, epoch=mine.producer_epoch, sequence=0, attributes=TRANSACTIONAL_BIT
         )
-        topics = (messages.ProduceTopic("t", (messages.ProducePartition(0, batch),)),)
+        topics = (messages.ProduceTopic("t", partition_data=(messages.ProducePartition(0, batch),)),)
         written = writer.ask(PRODUCE, messages.ProduceRequest("id", -1, 1000, topics))
         assert written.responses[0].partition_responses[0].error_code == Code.NONE
 

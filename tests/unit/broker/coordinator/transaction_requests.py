@@ -78,7 +78,7 @@ def write(
         sequence=sequence,
         attributes=TRANSACTIONAL_BIT if transactional else 0,
     )
-    rows = (messages.ProduceTopic(topic, (messages.ProducePartition(index, batch),)),)
+    rows = (messages.ProduceTopic(topic, partition_data=(messages.ProducePartition(index, batch),)),)
     response = ask(context, PRODUCE, messages.ProduceRequest(transactional_id, -1, 1000, rows), version)
     return response.responses[0].partition_responses[0].error_code
 

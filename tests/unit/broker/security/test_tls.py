@@ -49,7 +49,7 @@ def paired(tmp_path: Path, files: Path) -> Iterator[PairedBroker]:
 
 def produced(size: int) -> messages.ProduceRequest:
     partition = messages.ProducePartition(0, make_batch(size=size))
-    topic = messages.ProduceTopic("t", (partition,))
+    topic = messages.ProduceTopic("t", partition_data=(partition,))
     return messages.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(topic,))
 
 

@@ -59,7 +59,7 @@ def test_another_thread_confirms_what_a_whole_broker_was_asked_to_write(tmp_path
 def one_record() -> messages.ProduceRequest:
     """Produce without an idempotent producer, answered before it is confirmed."""
     data = (messages.ProducePartition(0, make_batch(1)),)
-    return messages.ProduceRequest(acks=1, topic_data=(messages.ProduceTopic("t", data),))
+    return messages.ProduceRequest(acks=1, topic_data=(messages.ProduceTopic("t", partition_data=data),))
 
 
 def test_a_produce_with_acks_all_is_answered_when_all_of_its_batches_are_confirmed(late: UnconfirmedBroker) -> None:

@@ -13,6 +13,7 @@ from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.protocol.commands import FencedOff, Indeterminate
 from spark_producer.protocol import PRODUCE
+from spark_producer.protocol.messages import ProduceResponse
 from tests.fakes.scripted_client import LOST, TIMEOUT_S, ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import OURS, ROWS, Log, batches
 
@@ -111,3 +112,52 @@ def test_batches_after_a_refused_one_wait_for_it_until_the_deadline(
 def test_what_ends_the_production_of_rows(client: ScriptedClient, answer: Any, kind: type) -> None:
     log = (lambda _: answer) if isinstance(answer, PyProducerError) else answer
     assert isinstance(produce(client, log, 1), kind)
+
+
+FORMER, NEWER = bytes([1] * 16), bytes([2] * 16)
+
+
+def created_again(client: ScriptedClient, log: Log, after: int) -> Callable[[Any], Any]:
+    """Answer as `log`, until the topic is created again after that many batches: then refuse the former id (KIP-516)."""
+    client.topic_id = FORMER
+
+    def answer(body: Any) -> Any:
+        if len(log.taken) >= after:
+            client.topic_id = NEWER
+        (topic,) = body.topic_data
+        if topic.topic_id != client.topic_id:
+            log.codes[:0] = [Code.UNKNOWN_TOPIC_ID] * len(topic.partition_data)
+        (row,) = log(body).responses
+        return ProduceResponse((row._replace(name="", topic_id=topic.topic_id),))
+
+    return answer
+
+
+def test_rows_go_to_the_topic_that_has_the_name_now_if_none_is_acknowledged(client: ScriptedClient) -> None:
+    log = Log()
+    assert produce(client, created_again(client, log, 0), 2, TransactionVersion.IMPLICIT) is None
+    assert [sequence for _, _, sequence in log.taken] == [0, 2]
+    assert {body.topic_data[0].topic_id for body in client.bodies(PRODUCE)[-2:]} == {NEWER}
+
+
+def test_a_write_is_refused_if_its_topic_is_created_again_after_the_first_batch(client: ScriptedClient) -> None:
+    """The rest would be committed to another topic than the first batch."""
+    stop = produce(client, created_again(client, Log(), 1), 7, TransactionVersion.IMPLICIT)
+    assert stop == Indeterminate("topic 'rows' was deleted and created again, and acknowledged rows are lost")
+    assert {body.topic_data[0].topic_id for body in client.bodies(PRODUCE)} == {FORMER}
+
+
+def test_without_ids_the_rows_are_sent_by_name(client: ScriptedClient) -> None:
+    versions: set[int] = set()
+    request_all = client.request_all
+
+    def noted(calls: Any, deadline: float) -> Any:
+        versions.update(call.api.max_version for call in calls if call.api.key == PRODUCE.key)
+        return request_all(calls, deadline)
+
+    client.request_all = noted  # type: ignore[method-assign]
+    for topic_id, newest in ((bytes(16), 12), (FORMER, 13)):
+        versions.clear()
+        client.topic_id = topic_id
+        assert produce(client, Log(), 2, TransactionVersion.IMPLICIT) is None
+        assert versions == {newest}
