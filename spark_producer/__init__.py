@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from spark_producer.accumulator import RecordMetadata, TableMetadata
     from spark_producer.config import ProducerConfig
+    from spark_producer.consumer.table import read_table
     from spark_producer.dataframes import as_cloud_events, as_records
     from spark_producer.datasource.follow import Reports
     from spark_producer.datasource.write.driver.executor_check import HostFinding
@@ -40,6 +41,7 @@ __all__ = [
     "check",
     "errors",
     "follow",
+    "read_table",
     "register",
     "warm_up",
 ]
@@ -54,6 +56,7 @@ _HOMES = {
     "TableMetadata": "spark_producer.accumulator",
     "as_cloud_events": "spark_producer.dataframes",
     "as_records": "spark_producer.dataframes",
+    "read_table": "spark_producer.consumer.table",
 }
 
 
@@ -130,7 +133,7 @@ def follow(spark: SparkSession) -> Reports:
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "Producer":  # an import from here precedes a write; the data source warns in its workers itself
+    if name in ("Producer", "read_table"):  # the data source warns in its workers itself
         from spark_producer import kernel
 
         kernel.warn_once()

@@ -10,13 +10,14 @@ from typing import Any
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.config.connection_table import data_source_name
-from spark_producer.config.consumer_options import CONSUMER_FIELDS, ConsumerConfig
+from spark_producer.config.consumer_options import CONSUMER_FIELDS, CONSUMER_NAMES, ConsumerConfig
 from spark_producer.config.option_lookup import OptionTables
 from spark_producer.config.profiles import profile_for_reads
 from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, RegistryOptions
 from spark_producer.config.source_options import SOURCE_FIELDS, SourceOptions
 from spark_producer.config.source_rules import check_source
-from spark_producer.config.unsupported_reads import explain_read_option, is_for_writes
+from spark_producer.config.unsupported import bare_name, nearest
+from spark_producer.config.unsupported_reads import explain_read_option, is_for_writes, unsupported_read
 
 logger = escaping_logger(__name__)
 
@@ -25,6 +26,7 @@ _TABLES = OptionTables(
     (SourceOptions, SOURCE_FIELDS, str),
     (RegistryOptions, READ_REGISTRY_FIELDS, str),
 )
+_CONSUMER = OptionTables((ConsumerConfig, CONSUMER_FIELDS, data_source_name))
 
 
 def parse_source_options(options: Mapping[str, object]) -> tuple[ConsumerConfig, SourceOptions, RegistryOptions]:
@@ -43,6 +45,34 @@ def parse_source_options(options: Mapping[str, object]) -> tuple[ConsumerConfig,
     source, registry = SourceOptions(**values[SourceOptions]), RegistryOptions(**values[RegistryOptions])
     check_source(config, source, registry, {_TABLES.option(name) for name in options})
     return config, source, registry
+
+
+def consumer_config(options: Mapping[str, object]) -> ConsumerConfig:
+    """Return the configuration of a read without Spark, of options named as in Kafka: `{"bootstrap.servers": …}`.
+
+    Raises:
+        ConfigError: a name is unknown or not supported, a value is bad, or no servers are given.
+    """
+    options = _CONSUMER.redacted(_prefixed(options))
+    _CONSUMER.refuse_none(options)
+    values = _CONSUMER.values(options, _explain_consumer_option)
+    return ConsumerConfig(**_with_dependent_defaults(values[ConsumerConfig]))
+
+
+def redacted_for_reads(options: Mapping[str, object]) -> dict[str, object]:
+    """Return options named as in `consumer_config`, with redacted values of secret and unknown names. Never raises."""
+    return dict(zip(options, _CONSUMER.redacted(_prefixed(options)).values(), strict=True))
+
+
+def _explain_consumer_option(raw: str) -> str:
+    name = bare_name(raw.lower())
+    if reason := unsupported_read(name):
+        return f"option {name!r} is not supported: {reason}"
+    return nearest(name, name, CONSUMER_NAMES)
+
+
+def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
+    return {data_source_name(name): value for name, value in options.items()}
 
 
 def _profile(name: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ def read_ranges(
     ranges: Sequence[OffsetRange],
     columns: frozenset[str] = ALL,
     topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS,
+    connections: ConnectionCache = CONNECTIONS,
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """Yield the records of `ranges` as RecordBatches, each with its topic-partition, in the order of the offsets of a partition.
 
@@ -32,7 +33,8 @@ def read_ranges(
     (int32: 0 CreateTime, 1 LogAppendTime, -1 none) if it is named. Offsets without a record, of control batches and, with
     isolation level read_committed, of aborted transactions have no row. The ranges are of different topic-partitions.
 
-    `topic_ids` has the ids of their topics as they were planned (KIP-516): a topic with another id is data loss.
+    `topic_ids` has the ids of their topics as they were planned (KIP-516): a topic with another id is data loss. A thread beside
+    that of the tasks gives `connections` of its own.
 
     Raises:
         DataLoss: with `fail_on_data_loss`, offsets of a range are not in the log any more; else a warning is logged, and the
@@ -46,8 +48,8 @@ def read_ranges(
         return
     if len({each.topic_partition for each in wanted}) < len(wanted):
         raise ValueError("two ranges are of one topic-partition. Read one after the other")
-    connections = CONNECTIONS.take(settings.connection)
-    thread = FetchThread(settings, wanted, connections, topic_ids)
+    taken = connections.take(settings.connection)
+    thread = FetchThread(settings, wanted, taken, topic_ids)
     thread.start()
     try:
         while (fetched := thread.take()) is not None:
@@ -56,4 +58,4 @@ def read_ranges(
             thread.release(fetched)
     finally:  # also when the caller stops early, or drops this iterator
         if thread.close():
-            CONNECTIONS.give_back(connections)
+            connections.give_back(taken)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from spark_producer.common.isolation_level import IsolationLevel
+from spark_producer.config.consumer_options import ConsumerConfig
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.record.decoded_columns import RECORD_SCHEMA, TIMESTAMP_TYPE_FIELD
 
@@ -35,3 +37,23 @@ class FetchSettings:
     """Maximum seconds without progress in any partition (`default.api.timeout.ms`)."""
 
     __hash__ = None  # type: ignore[assignment]  # the connection has secrets
+
+    @classmethod
+    def from_config(cls, config: ConsumerConfig, *, fail_on_data_loss: bool) -> Self:
+        """Return how to fetch with these options.
+
+        Raises:
+            ConfigError: as `ConnectionSettings.from_config`.
+        """
+        return cls(
+            connection=ConnectionSettings.from_config(config),
+            isolation=IsolationLevel.of(config.isolation_level),
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            partition_bytes=config.max_partition_fetch_bytes,
+            client_rack=config.client_rack,
+            check_crcs=config.check_crcs,
+            fail_on_data_loss=fail_on_data_loss,
+            timeout=config.default_api_timeout_ms / 1000,
+        )

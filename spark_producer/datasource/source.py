@@ -33,8 +33,9 @@ class PyProducerDataSource(DataSource):
             ConfigError: an option is wrong.
         """
         from spark_producer.datasource.read.planning import default_schema
+        from spark_producer.datasource.spark_compat import schema_to_return
 
-        return default_schema(self.options)
+        return schema_to_return(default_schema(self.options))
 
     @hide_internal_traceback
     def reader(self, schema: StructType) -> BatchReader:
@@ -44,8 +45,11 @@ class PyProducerDataSource(DataSource):
             ConfigError, SchemaError: an option or a column is wrong.
         """
         from spark_producer.datasource.read.planning import batch_reader
+        from spark_producer.datasource.spark_compat import spark_schema
 
-        return batch_reader(self.options, schema)
+        reader = batch_reader(self.options, spark_schema(schema))
+        reader.schema = schema  # that of Sail has the name of its time zone
+        return reader
 
     @hide_internal_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -62,9 +66,10 @@ class PyProducerDataSource(DataSource):
             ConfigError, SchemaError: an option or a column is wrong. BrokersUnreachable, TopicNotFound: the cluster does not
             answer, or does not have the topic. RegistryError: the Schema Registry does not answer, or refuses.
         """
+        from spark_producer.datasource.spark_compat import spark_schema
         from spark_producer.datasource.write.planning import batch_writer
 
-        return batch_writer(self.options, schema, overwrite=overwrite)
+        return batch_writer(self.options, spark_schema(schema), overwrite=overwrite)
 
     @hide_internal_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - Spark's signature

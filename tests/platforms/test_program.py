@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.platforms import __main__ as platforms
-from tests.platforms import environments, kernel_program, kernels, program
+from tests.platforms import environments, kernel_program, kernels, program, sail
 from tests.platforms.shipping import ROWS, judge
 
 SECONDS = 240
@@ -38,6 +38,20 @@ def test_every_way_to_write_and_to_read_passes_with_this_spark(tmp_path: Path) -
     reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert {way["way"]: way["wrong"] for way in reported} == dict.fromkeys(program.WAYS, ""), done.stderr[-4_000:]
     assert done.returncode == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_sail_runs_the_wheel_and_the_examples_of_its_page() -> None:
+    ways = sail.tried()
+    assert {way["way"]: way["wrong"] for way in ways} == dict.fromkeys((way["way"] for way in ways), "")
+    assert len(ways) == 6
+
+
+def test_the_page_of_sail_names_the_versions_that_are_tried() -> None:
+    page = sail.PAGE.read_text(encoding="utf-8")
+    assert f"pip install {' '.join(sail.PACKAGES)} " in page
+    assert f"Sail {sail.PACKAGES[0].partition('==')[2]}" in page
 
 
 def test_lost_and_doubled_rows_are_reported() -> None:

@@ -25,9 +25,11 @@ from tests.support.read_confluent import end_offsets
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-OWN_TEST = ["avro.md", "metrics.md", "protobuf.md", "reports.md", "security.md", "transactions.md", "upstream.md"]
+OWN_TEST = [
+    "avro.md", "metrics.md", "protobuf.md", "reports.md", "sail.md", "security.md", "transactions.md", "upstream.md"
+]  # fmt: skip
 """Run by tests of their own: spark/test_avro.py, spark/test_metrics_page.py, spark/test_protobuf.py, spark/test_reports.py,
-pages/test_security_page.py, kafka/test_transactions.py, spark/test_upstream.py."""
+platforms/sail.py, pages/test_security_page.py, kafka/test_transactions.py, spark/test_upstream.py."""
 
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]
 SECONDS = 60
@@ -88,7 +90,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 31  # test_replay.py runs the replay of dead letters
+    assert len(blocks("python")) == 32  # test_replay.py runs the replay of dead letters
     assert len(blocks("sql")) == 2
 
 
@@ -159,6 +161,14 @@ def test_a_list_is_sent_at_once(page: Page) -> None:
         (b"Ada", [("source", b"list")]),
         (b"Grace", []),
     ]
+
+
+def test_a_topic_is_read_without_spark(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    page.run("people.write")
+    page.run("people = read_table(")
+    assert "Grace" in capsys.readouterr().out
+    assert page.names["people"].num_rows == 3
+    assert page.names["added"].num_rows == 0
 
 
 def test_threads_that_share_a_producer(page: Page) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pyspark import TaskContext
 
 from spark_producer.config import SinkOptions
+from spark_producer.datasource.engine import number_without_context
 from spark_producer.errors import ConfigError, ExactlyOnceError
 from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH
@@ -39,7 +40,7 @@ def task_info(streaming: bool) -> SparkTaskInfo:
     """Return Spark's description of the current task."""
     context = TaskContext.get()
     if context is None:
-        return SparkTaskInfo(None, None, streaming)
+        return SparkTaskInfo(None, None, streaming, number_without_context())
     number = context.getLocalProperty("streaming.sql.batchId")
     return SparkTaskInfo(
         context.getLocalProperty("sql.streaming.queryId"),

@@ -18,6 +18,7 @@ from spark_producer.common.cluster import Span, TransactionVersion
 from spark_producer.common.escape import escaping_logger
 from spark_producer.common.failpoints import failpoint
 from spark_producer.config import ProducerConfig
+from spark_producer.datasource.engine import is_sail
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.batch_assignment import (
@@ -55,7 +56,7 @@ def write_exactly_once(
     producers: ProducerCache,
     *,
     task: SparkTaskInfo | None = None,
-    ids: TransactionalIdPool = _ids,
+    ids: TransactionalIdPool | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> TaskReport:
     """Write all rows of a task so that the driver can commit or abort them; none if the control record says that they are done.
@@ -67,6 +68,8 @@ def write_exactly_once(
         The errors of `Producer.send_batch` and `prepare`. The transaction is then aborted, and its id not used again.
     """
     task = task or task_info(settings.streaming)
+    if ids is None:
+        ids = TransactionalIdPool() if is_sail() else _ids
     assignment = check_admission(handle, settings.sink, task)
     compares_content = task.micro_batch is not None and settings.sink.exactly_once_compare == "content"
     hashed = HashedBatches(batches, hashes=compares_content)

@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import SparkFiles, TaskContext
+from pyspark import TaskContext
 
 from spark_producer import kernel
 from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.config import ProducerConfig
 from spark_producer.config.control_topics import add_control_topic
+from spark_producer.datasource.engine import is_sail
 from spark_producer.datasource.interpreter import gc_freeze_on_second_task, limit_malloc_trim
 from spark_producer.datasource.jvm_socket import JvmConnection
 from spark_producer.datasource.write.driver.commit import TaskReport
@@ -49,17 +50,28 @@ def write_task(
     limit_malloc_trim()
     _warn_of_kernel()
     add_control_topic(settings.sink.exactly_once_control_topic)
-    config, rows = worker_config(settings), jvm.answered(batches)
-    if settings.handle is None:
-        report = _write_at_least_once(config, settings, rows, producers)
-    else:
-        from spark_producer.datasource.write.worker.exactly_once_task import (
-            write_exactly_once,  # imported here: other writes do not need it
-        )
-
-        report = write_exactly_once(settings, config, settings.handle, rows, producers)
+    rows = jvm.answered(batches)
+    if not is_sail():
+        report = _write(settings, rows, producers)
+    else:  # other tasks of this process run at the same time
+        own = ProducerCache()
+        try:
+            report = _write(settings, rows, own)
+        finally:
+            own.clear()
     jvm.answer_at_once()
     return report
+
+
+def _write(settings: TaskSettings, rows: Iterator[pa.RecordBatch], producers: ProducerCache) -> TaskReport:
+    config = worker_config(settings)
+    if settings.handle is None:
+        return _write_at_least_once(config, settings, rows, producers)
+    from spark_producer.datasource.write.worker.exactly_once_task import (
+        write_exactly_once,  # imported here: other writes do not need it
+    )
+
+    return write_exactly_once(settings, config, settings.handle, rows, producers)
 
 
 def _warn_of_kernel() -> None:
@@ -73,10 +85,12 @@ def _is_first_of_executor() -> bool:
     from pathlib import Path  # imported here: with the compiled kernel no worker needs it
 
     try:
+        from pyspark import SparkFiles  # Sail may run with the client of Spark Connect alone, which has none
+
         Path(SparkFiles.getRootDirectory(), WARNED).touch(exist_ok=False)
     except FileExistsError:
         return False
-    except (OSError, AssertionError, TypeError):  # the file cannot be created, or Spark is not running
+    except (ImportError, OSError, AssertionError, TypeError):  # the file cannot be created, or Spark is not running
         return True
     return True
 

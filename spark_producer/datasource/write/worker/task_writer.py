@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_producer.config import SinkOptions
+from spark_producer.datasource.engine import number_without_context
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.batch_sizing import bytes_to_gather
 from spark_producer.metrics import WriteReport
@@ -108,7 +109,7 @@ def _origin(settings: TaskSettings) -> LetterOrigin:
 
     context = TaskContext.get()
     if context is None:
-        return LetterOrigin(0, 0, "batch write", settings.write_id)
+        return LetterOrigin(number_without_context(), 0, "batch write", settings.write_id)
     number, query = (context.getLocalProperty(name) for name in ("streaming.sql.batchId", "sql.streaming.queryId"))
     task, attempt = context.partitionId(), context.attemptNumber()
     if number is None:

@@ -16,11 +16,11 @@ from spark_producer.broker import LocalBroker
 from spark_producer.config import SourceOptions
 from spark_producer.consumer import fetcher
 from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
+from spark_producer.consumer.settings import FetchSettings
 from spark_producer.datasource.read.columns import default_columns
 from spark_producer.datasource.read.driver import stream_offsets
 from spark_producer.datasource.read.driver.assignment import assigned
 from spark_producer.datasource.read.stream_readers import LimitedStreamReader
-from spark_producer.datasource.read.worker.read_task import fetch_settings
 from spark_producer.producer import Producer
 from tests.support.sampling import Sample
 from tests.unit.datasource.read.topics import delete, settings
@@ -115,7 +115,9 @@ class History:
         self.at = end
 
     def rows(self, tasks: Any) -> list[bytes]:
-        fetching = fetch_settings(self.settings)
+        fetching = FetchSettings.from_config(
+            self.settings.config, fail_on_data_loss=self.settings.source.fail_on_data_loss
+        )
         found: list[Any] = []
         for task in tasks:
             for _, batch in read_ranges(fetching, task.ranges, topic_ids=task.topic_ids):
