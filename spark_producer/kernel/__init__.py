@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from spark_producer.kernel.portable_murmur2 import murmur2, murmur2_one
     from spark_producer.kernel.protobuf_decode import decode_protobuf
+    from spark_producer.kernel.protobuf_encode import encode_protobuf
     from spark_producer.kernel.single_record import SingleRecord
 LOADED = load(os.environ.get(VARIABLE, ""))
 KERNEL = LOADED.name
@@ -74,6 +75,7 @@ __all__ = [
     "decode_v2",
     "encode_avro",
     "encode_headers",
+    "encode_protobuf",
     "encode_v2",
     "group_rows",
     "header_block",

@@ -25,8 +25,7 @@ def encode_avro(column: AvroColumn, prefix: bytes) -> tuple[Int64Array, ByteArra
     sizes = encoded.sizes + len(prefix)
     if column.valid is not None:
         sizes = np.where(column.valid, sizes, 0)
-    offsets = np.zeros(column.length + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = run_ends(sizes)
     out: ByteArray = np.empty(int(offsets[-1]), dtype=np.uint8)
     starts = offsets[:-1]
     live = starts if column.valid is None else starts[column.valid]
@@ -80,11 +79,12 @@ def _body_sizes(column: AvroColumn, children: tuple[_Encoded, ...]) -> Int64Arra
         for child in children:
             total += child.sizes
         return total
-    item_ends = _ends(children[0].sizes)
+    item_ends = run_ends(children[0].sizes)
     return _block_heads(column) + item_ends[column.offsets[1:]] - item_ends[column.offsets[:-1]] + 1
 
 
-def _ends(sizes: Int64Array) -> Int64Array:
+def run_ends(sizes: Int64Array) -> Int64Array:
+    """Return where each of these runs of bytes ends, after a zero."""
     item_ends = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=item_ends[1:])
     return item_ends
@@ -131,7 +131,7 @@ def _write_plain(column: AvroColumn, starts: Int64Array, live: BoolArray | None,
         _put_varints(out, positions, column.longs if live is None else column.longs[live])
     elif column.kind is NodeKind.FIXED:
         values = column.data.reshape(column.length, column.width)
-        _put_fixed(out, positions, values if live is None else values[live])
+        put_fixed(out, positions, values if live is None else values[live])
     elif column.kind is NodeKind.CONSTANT:
         for byte, value in enumerate(column.data):
             out[positions + byte] = value
@@ -142,12 +142,12 @@ def _write_plain(column: AvroColumn, starts: Int64Array, live: BoolArray | None,
         if column.kind is NodeKind.BYTES:
             _put_varints(out, positions, lengths)
             positions = positions + varint_sizes(lengths)
-        _put_bytes(out, positions, column.data, firsts, lengths)
+        put_bytes(out, positions, column.data, firsts, lengths)
 
 
 def _write_arrays(encoded: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
     column, items = encoded.column, encoded.children[0]
-    counts, heads, item_ends = np.diff(column.offsets), _block_heads(column), _ends(items.sizes)
+    counts, heads, item_ends = np.diff(column.offsets), _block_heads(column), run_ends(items.sizes)
     inner = starts + heads - item_ends[column.offsets[:-1]]
     chosen = counts > 0 if live is None else (counts > 0) & live
     _put_varints(out, starts[chosen], counts[chosen])
@@ -158,7 +158,11 @@ def _write_arrays(encoded: _Encoded, starts: Int64Array, live: BoolArray | None,
 
 
 def _put_varints(out: ByteArray, positions: Int64Array, values: Int64Array) -> None:
-    rest = zigzag64(values)
+    put_unsigned(out, positions, zigzag64(values))
+
+
+def put_unsigned(out: ByteArray, positions: Int64Array, rest: npt.NDArray[np.uint64]) -> None:
+    """Write numbers without a sign as varints to their positions."""
     seven, more = np.uint64(7), np.uint64(0x80)
     while len(positions):
         more_bytes = rest >= more
@@ -166,12 +170,14 @@ def _put_varints(out: ByteArray, positions: Int64Array, values: Int64Array) -> N
         positions, rest = positions[more_bytes] + 1, rest[more_bytes] >> seven
 
 
-def _put_fixed(out: ByteArray, positions: Int64Array, values: npt.NDArray[np.uint8]) -> None:
+def put_fixed(out: ByteArray, positions: Int64Array, values: npt.NDArray[np.uint8]) -> None:
+    """Write values of equally many bytes, a row of `values` each, to their positions."""
     for byte in range(values.shape[1]):
         out[positions + byte] = values[:, byte]
 
 
-def _put_bytes(out: ByteArray, positions: Int64Array, data: ByteArray, firsts: Int64Array, lengths: Int64Array) -> None:
+def put_bytes(out: ByteArray, positions: Int64Array, data: ByteArray, firsts: Int64Array, lengths: Int64Array) -> None:
+    """Copy bytes of `data`, from `firsts` on, to their positions."""
     run = np.arange(int(lengths.sum()))
     before = np.cumsum(lengths) - lengths
     out[np.repeat(positions - before, lengths) + run] = data[np.repeat(firsts - before, lengths) + run]

@@ -68,7 +68,7 @@ def _records(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColum
 
 
 def _arrays(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    offsets, first, last = _list_offsets(array)
+    offsets, first, last = list_offsets(array)
     items = cast("Any", array).values.slice(first, last - first)
     child = avro_column(node.children[0], items, top=False)
     return column._replace(
@@ -77,7 +77,7 @@ def _arrays(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn
 
 
 def _maps(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    offsets, first, last = _list_offsets(array)
+    offsets, first, last = list_offsets(array)
     entries = cast("pa.MapArray[Any, Any]", array)
     sides = [side.slice(first, last - first) for side in (entries.keys, entries.items)]
     pair = tuple(avro_column(child, side, top=False) for child, side in zip(node.children, sides, strict=True))
@@ -87,7 +87,8 @@ def _maps(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     )
 
 
-def _list_offsets(array: ArrowArray) -> tuple[Int64Array, int, int]:
+def list_offsets(array: ArrowArray) -> tuple[Int64Array, int, int]:
+    """Return the offsets of a list or map, and where its items begin and end."""
     data = array.buffers()[1]
     if data is None or not len(array):
         return np.zeros(len(array) + 1, dtype=np.int64), 0, 0

@@ -36,12 +36,19 @@ AT_IMPORT = Twins(
 )  # fmt: skip
 """What every writer uses."""
 ON_DEMAND = Twins(
-    ("decode_avro", "decode_protobuf", "decode_v2", "encode_avro"),
-    (f"{_PACKAGE}.avro", f"{_PACKAGE}.avro_decode", f"{_PACKAGE}.decode", f"{_PACKAGE}.protobuf_decode"),
+    ("decode_avro", "decode_protobuf", "decode_v2", "encode_avro", "encode_protobuf"),
+    (
+        f"{_PACKAGE}.avro",
+        f"{_PACKAGE}.avro_decode",
+        f"{_PACKAGE}.decode",
+        f"{_PACKAGE}.protobuf_decode",
+        f"{_PACKAGE}.protobuf_encode",
+    ),
     (
         f"{_PACKAGE}.compiled_avro",
         f"{_PACKAGE}.compiled_avro_decode",
         f"{_PACKAGE}.compiled_decode",
+        f"{_PACKAGE}.compiled_protobuf",
         f"{_PACKAGE}.compiled_protobuf_decode",
     ),
 )

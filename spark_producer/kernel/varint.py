@@ -98,14 +98,18 @@ def _computed(values: Int64Array) -> BinaryArray:
 
 def varint_sizes(values: Int64Array) -> Int64Array:
     """Return how many bytes each value takes as a zigzag varint."""
-    zigzag = zigzag64(values)
+    return unsigned_varint_sizes(zigzag64(values))
+
+
+def unsigned_varint_sizes(values: npt.NDArray[np.uint64]) -> Int64Array:
+    """Return how many bytes each value takes as a varint without zigzag."""
     sizes = np.ones(len(values), dtype=np.int64)
     if len(values) == 0:
         return sizes
-    top = int(zigzag.max())
+    top = int(values.max())
     threshold = 7
     while threshold < 64 and top >= 1 << threshold:
-        sizes += zigzag >= np.uint64(1 << threshold)
+        sizes += values >= np.uint64(1 << threshold)
         threshold += 7
     return sizes
 
