@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from spark_producer.config.connection_table import ConnectionOptions, kafka_fields
 from spark_producer.config.names import by_camel_case, spellings
-from spark_producer.config.option import INT32_MAX, INT64_MAX, option
+from spark_producer.config.option import FORMATS, INT32_MAX, INT64_MAX, option
 from spark_producer.errors import ConfigError
 
 
@@ -259,21 +259,22 @@ class SinkOptions:
     )
     value_format: str = option(
         "raw",
-        "`avro`: the struct `value` is encoded as Avro in a Schema Registry's wire format (docs/avro.md). `raw`: bytes are sent "
-        "as they are.",
-        choices=("raw", "avro"),
+        "`avro`, `protobuf`: the struct `value` is encoded in a Schema Registry's wire format (docs/avro.md, docs/protobuf.md). "
+        "`raw`: bytes are sent as they are.",
+        choices=FORMATS,
     )
-    key_format: str = option("raw", "The same for keys.", choices=("raw", "avro"))
+    key_format: str = option("raw", "The same for keys.", choices=FORMATS)
     value_schema: str | None = option(
         None,
-        "The Avro schema, as JSON or a file on the driver; by default it follows from the column.",
+        "The schema, Avro as JSON or the text of a `.proto` file, or a file on the driver; by default it follows from the "
+        "column.",
     )
     key_schema: str | None = option(None, "The same for keys.")
     value_subject: str | None = option(None, "The subject in the registry, in place of the strategy's.")
     key_subject: str | None = option(None, "The same for keys.")
     value_schema_id: int | None = option(
         None,
-        "The schema id in the wire format's prefix of bytes or strings encoded elsewhere; or with `valueFormat=avro`, the id of "
+        "The schema id in the wire format's prefix of bytes or strings encoded elsewhere; or with `valueFormat`, the id of "
         "`valueSchema`, without a registry.",
         low=0,
         high=INT32_MAX,
@@ -281,10 +282,14 @@ class SinkOptions:
     key_schema_id: int | None = option(None, "The same for keys.", low=0, high=INT32_MAX)
     fill_missing_fields: str = option(
         "auto",
-        "A field of the schema that the column lacks gets its default, or null if nullable; with `false` it is an error. `auto`: "
-        "`true` with `use.latest.version`.",
+        "A field of the schema that the column lacks gets its default, or null if nullable, or is absent in Protobuf; with "
+        "`false` it is an error. `auto`: `true` with `use.latest.version`.",
         choices=("auto", "true", "false"),
     )
+    value_message: str | None = option(
+        None, "The name of the Protobuf message in the schema; by default its first one."
+    )
+    key_message: str | None = option(None, "The same for keys.")
     value_message_indexes: str | None = option(
         None, "With `valueSchemaId`, for Protobuf: the message's path in its file, `0` or `2,0`."
     )

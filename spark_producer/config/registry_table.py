@@ -18,6 +18,9 @@ from spark_producer.config.options import SinkOptions
 from spark_producer.errors import ConfigError
 
 _PACKAGE = "io.confluent.kafka.serializers.subject."
+FORMAT_NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
+"""The names of formats in messages."""
+
 STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 _STRATEGY_NAMES = (*STRATEGIES, *(_PACKAGE + name for name in STRATEGIES))
 
@@ -86,16 +89,17 @@ class ColumnOptions(NamedTuple):
     subject: str | None
     strategy: str
     fill: bool = False
+    message: str | None = None
 
     @property
-    def avro(self) -> bool:
-        """Whether the column is encoded as Avro."""
-        return self.format == "avro"
+    def encoded(self) -> bool:
+        """Whether the column is encoded by a schema."""
+        return self.format != "raw"
 
     @property
     def needs_registry(self) -> bool:
         """Whether the schema's id must come from the registry."""
-        return self.avro and self.schema_id is None
+        return self.encoded and self.schema_id is None
 
 
 def column_options(sink: SinkOptions, registry: RegistryOptions) -> tuple[ColumnOptions, ColumnOptions]:
@@ -103,11 +107,11 @@ def column_options(sink: SinkOptions, registry: RegistryOptions) -> tuple[Column
     fill = sink.fill_missing_fields == "true" or (sink.fill_missing_fields == "auto" and registry.use_latest_version)
     value = ColumnOptions(
         "value", sink.value_format, sink.value_schema_id, sink.value_message_indexes, sink.value_schema, sink.value_subject,
-        registry.value_subject_name_strategy.rpartition(".")[2], fill,
+        registry.value_subject_name_strategy.rpartition(".")[2], fill, sink.value_message,
     )  # fmt: skip
     key = ColumnOptions(
         "key", sink.key_format, sink.key_schema_id, sink.key_message_indexes, sink.key_schema, sink.key_subject,
-        registry.key_subject_name_strategy.rpartition(".")[2], fill,
+        registry.key_subject_name_strategy.rpartition(".")[2], fill, sink.key_message,
     )  # fmt: skip
     return value, key
 
@@ -123,43 +127,58 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
         _check_column(column, registry)
     if given and not any(column.needs_registry for column in both):
         raise ConfigError(
-            f"{min(given)} has no effect: no column needs a Schema Registry. Set valueFormat or keyFormat to avro, or leave "
-            "the option out"
+            f"{min(given)} has no effect: no column needs a Schema Registry. Set valueFormat or keyFormat, or leave the "
+            "option out"
         )
     latest = registry.use_latest_version
-    if sink.fill_missing_fields != "auto" and not any(column.avro and (column.schema or latest) for column in both):
+    if sink.fill_missing_fields != "auto" and not any(column.encoded and (column.schema or latest) for column in both):
         raise ConfigError(
-            "fillMissingFields has no effect: no column has an Avro schema that could have further fields. Set valueSchema or "
+            "fillMissingFields has no effect: no column has a schema that could have further fields. Set valueSchema or "
             "keySchema, or use.latest.version=true, or leave the option out"
         )
-    if any(column.needs_registry for column in both):
+    needing = [column.format for column in both if column.needs_registry]
+    if needing:
         check_connection(
             registry,
             ", or, to write without one, the schema and its id: valueSchema and valueSchemaId, or keySchema and keySchemaId",
+            FORMAT_NAMES[needing[0]],
         )
 
 
 def _check_column(column: ColumnOptions, registry: RegistryOptions) -> None:
     name = column.name
-    if not column.avro:
+    if not column.encoded:
         for option_name, value in ((f"{name}Schema", column.schema), (f"{name}Subject", column.subject)):
             if value is not None:
-                raise ConfigError(f"{option_name} is for Avro. Set {name}Format to avro, or leave it out")
-    if column.indexes is not None and (column.avro or column.schema_id is None):
+                raise ConfigError(f"{option_name} is for Avro and Protobuf. Set {name}Format, or leave it out")
+    if column.message is not None:
+        _check_message(column, registry)
+    if column.indexes is not None and (column.encoded or column.schema_id is None):
         raise ConfigError(
             f"{name}MessageIndexes is for Protobuf encoded elsewhere. Set {name}SchemaId, and leave {name}Format out"
         )
-    if column.avro and column.schema_id is not None:
+    if column.encoded and column.schema_id is not None:
         if column.schema is None:
             raise ConfigError(
-                f"{name}Format=avro with {name}SchemaId needs {name}Schema, the schema of that id. If the column holds bytes "
-                f"that are encoded already, leave {name}Format out"
+                f"{name}Format={column.format} with {name}SchemaId needs {name}Schema, the schema of that id. If the column "
+                f"holds bytes that are encoded already, leave {name}Format out"
             )
         if column.subject is not None:
             raise ConfigError(f"{name}SchemaId and {name}Subject contradict each other. Drop one of them")
     if column.needs_registry and registry.use_latest_version and column.schema is not None:
         raise ConfigError(
             f"{name}Schema and use.latest.version=true contradict each other: both give the schema. Drop one of them"
+        )
+
+
+def _check_message(column: ColumnOptions, registry: RegistryOptions) -> None:
+    name = column.name
+    if column.format != "protobuf":
+        raise ConfigError(f"{name}Message is for Protobuf. Set {name}Format to protobuf, or leave it out")
+    if column.schema is None and not registry.use_latest_version:
+        raise ConfigError(
+            f"{name}Message has no effect: the schema follows from the column, and has one message. Set {name}Schema or "
+            "use.latest.version=true, or leave it out"
         )
 
 

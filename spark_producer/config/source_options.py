@@ -6,10 +6,7 @@ import dataclasses
 
 from spark_producer.common.offsets import EARLIEST
 from spark_producer.config.names import by_camel_case, spellings
-from spark_producer.config.option import INT32_MAX, INT64_MAX, option
-
-FORMATS = ("raw", "avro", "protobuf")
-"""The formats of columns that are read."""
+from spark_producer.config.option import FORMATS, INT32_MAX, INT64_MAX, option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -54,7 +54,7 @@ def arrow_type(kind: DataType, path: str) -> pa.DataType:
     """Return the Arrow type of a Spark type, with the nullability of its fields.
 
     Raises:
-        SchemaError: Avro does not have the type, such as an interval of months or a VARIANT; the message has the field.
+        SchemaError: no schema has the type, such as an interval of months or a VARIANT; the message has the field.
     """
     if isinstance(kind, StructType):
         return pa.struct(
@@ -76,7 +76,7 @@ def arrow_type(kind: DataType, path: str) -> pa.DataType:
         if isinstance(kind, spark):
             return arrow()
     raise SchemaError(
-        f"field '{path}' has type {for_log(kind.simpleString())}, which Avro does not have. Cast it, or leave it out"
+        f"field '{path}' has type {for_log(kind.simpleString())}, which no schema has. Cast it, or leave it out"
     )
 
 

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from spark_producer.kernel import encode_avro
+from spark_producer.kernel import encode_avro, encode_protobuf
 from spark_producer.kernel.arrays import ArrowArray, BytesArray
 from spark_producer.kernel.avro import binary_array
 from spark_producer.kernel.avro_columns import AvroNode, SchemaMismatchRows, avro_column, mismatched_rows
+from spark_producer.kernel.protobuf_columns import protobuf_column
+from spark_producer.kernel.protobuf_nodes import ProtobufNode
 from spark_producer.schemas.wire_format import framed
 
 
@@ -17,7 +19,12 @@ class ColumnFormat(NamedTuple):
     """The format of one column: the prefix of each value, and the plan of its encoding; None if it is bytes already."""
 
     prefix: bytes
-    node: AvroNode | None = None
+    node: AvroNode | ProtobufNode | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the format in messages."""
+        return "Protobuf" if isinstance(self.node, ProtobufNode) else "Avro"
 
 
 class Formats(NamedTuple):
@@ -44,8 +51,11 @@ def encode_column(form: ColumnFormat, column: ArrowArray) -> Encoded:
         return Encoded(pa.nulls(len(column), pa.binary()), [])
     if form.node is None:
         return Encoded(framed(column, form.prefix), [])
-    values = avro_column(form.node, column)
+    node = form.node
+    values = protobuf_column(node, column) if isinstance(node, ProtobufNode) else avro_column(node, column)
     unfit = mismatched_rows(values)
     if unfit:
         return Encoded(None, unfit)
+    if isinstance(node, ProtobufNode):
+        return Encoded(binary_array(*encode_protobuf(node, values, form.prefix), values.valid), [])
     return Encoded(binary_array(*encode_avro(values, form.prefix), values.valid), [])

@@ -47,9 +47,7 @@ def to_confluent_avro(
     """
     from pyspark.sql.pandas.functions import arrow_udf
 
-    if not 0 <= schema_id < 1 << 31:
-        raise ValueError(f"schema_id must lie between 0 and 2147483647, not {schema_id}")
-    prefix = prefix_of(schema_id)
+    prefix = _prefix(schema_id)
     if schema is not None:
         parse_schema(schema)
 
@@ -67,9 +65,74 @@ def to_confluent_avro(
 
 def _encoded(values: ArrowArray, prefix: bytes, schema: str | None, fill: bool) -> ArrowArray:
     wanted = avro_schema(values.type, "value") if schema is None else parse_schema(schema)
-    encoded, unfit = encode_column(ColumnFormat(prefix, plan_of(wanted, values.type, "value", fill=fill)), values)
+    return _fitting(ColumnFormat(prefix, plan_of(wanted, values.type, "value", fill=fill)), values)
+
+
+def to_confluent_protobuf(
+    column: Column | str,
+    schema_id: int,
+    schema: str,
+    *,
+    message: str | None = None,
+    fill_missing_fields: bool = False,
+) -> Column:
+    """Return a column of Protobuf in Confluent's wire format: a zero, the schema's id in four bytes, the indexes of the message,
+    and the message. Null stays null.
+
+    No registry is used: the caller has registered the schema and knows its id. The driver compiles the schema; tasks need
+    Protobuf's library.
+
+    Args:
+        column: A column of structs, or its name.
+        schema_id: The id under which the registry has the schema, 0 to 2147483647.
+        schema: The schema of that id as the text of a `.proto` file.
+        message: The name of the message, with or without its package; by default the first one of the schema.
+        fill_missing_fields: Whether fields of the message that the column lacks are absent.
+
+    Raises:
+        ValueError: the id is out of range.
+        ConfigError: the compiler or the library is not installed.
+        SchemaError: the schema is not valid, or has no such message; or, in tasks, column and message do not match.
+        RecordError: in tasks, a value does not fit its schema; the error names the field.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from spark_producer.schemas.protobuf.compiler import (
+        ProtobufSchema,
+        descriptor_set,
+        file_of,
+        message_indexes,
+        message_of,
+    )
+    from spark_producer.schemas.protobuf.plan import plan_of as protobuf_plan
+
+    what = "the schema"
+    descriptors = descriptor_set(ProtobufSchema(schema), what)
+    prefix = _prefix(schema_id, message_indexes(message_of(file_of(descriptors, what), message, what)))
+    plans: dict[pa.DataType, ColumnFormat] = {}
+
+    def encode(values: ArrowArray) -> ArrowArray:
+        if values.type not in plans:
+            found = message_of(file_of(descriptors, what), message, what)
+            plan = protobuf_plan(found, values.type, "value", fill=fill_missing_fields)
+            plans[values.type] = ColumnFormat(prefix, plan)
+        return _fitting(plans[values.type], values)
+
+    encode.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    found: Column = arrow_udf(encode, "binary")(column)  # type: ignore[call-overload]
+    return found
+
+
+def _prefix(schema_id: int, indexes: tuple[int, ...] = ()) -> bytes:
+    if not 0 <= schema_id < 1 << 31:
+        raise ValueError(f"schema_id must lie between 0 and 2147483647, not {schema_id}")
+    return prefix_of(schema_id, indexes)
+
+
+def _fitting(form: ColumnFormat, values: ArrowArray) -> ArrowArray:
+    encoded, unfit = encode_column(form, values)
     if encoded is None:
-        raise RecordError(f"a value does not fit its Avro schema: field '{unfit[0].path}': {unfit[0].reason}")
+        raise RecordError(f"a value does not fit its {form.name} schema: field '{unfit[0].path}': {unfit[0].reason}")
     return encoded
 
 

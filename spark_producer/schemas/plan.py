@@ -168,7 +168,7 @@ class _Planner:
                 f"field '{at.path}': the schema's {type_name(schema)} has no list of fields with names and types"
             )
         ours = {kind.field(index).name: kind.field(index) for index in range(kind.num_fields)}
-        _check_fields(kind, [each["name"] for each in fields], at.path)
+        check_fields(kind, [each["name"] for each in fields], at.path)
         children: list[Planned] = []
         names: list[str | None] = []
         for field in fields:
@@ -255,7 +255,7 @@ def _of_nulls(schema: dict[str, Any], kind: pa.DataType, at: _Position) -> Plann
     return Planned(AvroNode(ArrowLayout.CONSTANT, at.path), 0, total=True)
 
 
-def _check_fields(kind: pa.StructType, theirs: list[str], path: str) -> None:
+def check_fields(kind: pa.StructType, theirs: list[str], path: str) -> None:
     """Refuse duplicate fields, and fields of the column that the schema lacks."""
     known = set(theirs)
     if len(known) < len(theirs):

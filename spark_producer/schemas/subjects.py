@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.errors import ConfigError
-from spark_producer.schemas.names import full_name
-from spark_producer.schemas.types import Schema
 
 
-def subject_of(column: ColumnOptions, topic: str | None, schema: Schema | None) -> str:
+def subject_of(column: ColumnOptions, topic: str | None, record: str | None) -> str:
     """Return the subject: the one that is set, or the strategy's, from the topic and the record's full name.
 
     Args:
         column: The options of the column.
         topic: The topic of all rows; None if each row names its own.
-        schema: The given schema; None if it follows from the column, or is the registry's latest.
+        record: The full name of the given schema's record or message; None if the schema follows from the column, or is the
+            registry's latest, or has no name.
 
     Raises:
         ConfigError: the strategy needs a topic or a record name that is missing.
@@ -32,9 +31,9 @@ def subject_of(column: ColumnOptions, topic: str | None, schema: Schema | None) 
     if column.strategy == "TopicNameStrategy":
         parts.append(column.name)
     else:
-        if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):
+        if record is None:
             raise ConfigError(
                 f"{column.strategy} needs the name of a record. Set {column.name}Schema, or {column.name}Subject"
             )
-        parts.append(full_name(schema))
+        parts.append(record)
     return "-".join(parts)

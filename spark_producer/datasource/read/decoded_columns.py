@@ -15,7 +15,7 @@ from spark_producer.schemas.column_reader import ColumnReader, Reader, column_ki
 from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
 from spark_producer.schemas.reader_types import TypeRules
 from spark_producer.schemas.registry import PROTOBUF, SchemaKey
-from spark_producer.schemas.schema_selection import schema_text
+from spark_producer.schemas.schema_lookup import schema_text
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 NOT_FOUND = 404

@@ -16,7 +16,8 @@ from spark_producer.datasource.write.schema_mismatch import MismatchedColumn, Mi
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.column_format import Formats, encode_column
 from spark_producer.schemas.registry import RegisteredSchema, Registry
-from spark_producer.schemas.schema_selection import SchemaLookup, column_format, query_registry
+from spark_producer.schemas.schema_lookup import SchemaLookup, query_registry
+from spark_producer.schemas.schema_selection import column_format
 from spark_producer.security.references import resolve
 
 CACHE_SECONDS = 60.0
@@ -50,7 +51,7 @@ def choose_formats(
     chosen = {}
     for column in column_options(sink, registry):
         if column.name in schema.fieldNames():
-            kind = arrow_type(schema[column.name].dataType, column.name) if column.avro else None
+            kind = arrow_type(schema[column.name].dataType, column.name) if column.encoded else None
             chosen[column.name] = column_format(column, kind, sink.topic, registry, find_schema)
     found = Formats(**chosen)
     return found if found.items() else None
@@ -84,7 +85,7 @@ def encode_piece(piece: pa.RecordBatch, formats: Formats) -> tuple[pa.RecordBatc
     for name, form in formats.items():
         found = encode_column(form, columns[name])
         if found.column is None:
-            unfit.append(MismatchedColumn(name, columns[name], found.unfit))
+            unfit.append(MismatchedColumn(name, columns[name], found.unfit, form.name))
             found = encode_column(form, unfit[-1].without_them())
             assert found.column is not None  # a null row cannot be unfit
         columns[name] = found.column

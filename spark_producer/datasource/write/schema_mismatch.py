@@ -1,4 +1,4 @@
-"""Rows that don't match their Avro schema: the error message for each, and their values as JSON."""
+"""Rows that don't match their schema: the error message for each, and their values as JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from spark_producer.record.rejected import ErrorMessage, RejectedRows, RowContex
 
 
 class MismatchedColumn(NamedTuple):
-    """A column before its encoding, and its rows that do not fit the schema, by field."""
+    """A column before its encoding, its rows that do not fit the schema, by field, and the name of the format."""
 
     name: str
     column: ArrowArray
     rows: Sequence[SchemaMismatchRows]
+    form: str
 
     @property
     def positions(self) -> Int64Array:
@@ -46,11 +47,11 @@ class MismatchedPiece:
 
     def rejected(self, first_row: int, topic: str | None = None) -> RejectedRows:
         """Return these rows, numbered from `first_row` on, each once, in the order of the piece."""
-        found = [each for column in self._columns.values() for each in column.rows]
-        found.sort(key=lambda each: int(each.rows[0]))
+        found = [(each, column.form) for column in self._columns.values() for each in column.rows]
+        found.sort(key=lambda each: int(each[0].rows[0]))
         faults = [
-            RowErrors(RowErrorKind.SCHEMA, _message_of(each), each.rows, np.zeros(len(each.rows), np.int64))
-            for each in found
+            RowErrors(RowErrorKind.SCHEMA, _message_of(each, form), each.rows, np.zeros(len(each.rows), np.int64))
+            for each, form in found
         ]
         return RejectedRows.among(row_locations_only(self._encoded, topic, first_row), faults)
 
@@ -66,12 +67,12 @@ class MismatchedPiece:
         return _json(self._columns[name].column.take(from_numbers(np.array([position])))).encode()
 
 
-def _message_of(unfit: SchemaMismatchRows) -> ErrorMessage:
+def _message_of(unfit: SchemaMismatchRows, form: str) -> ErrorMessage:
     """Return the error message of rows that do not fit for one reason."""
 
     def message(at: RowContext) -> str:
         return (
-            f"row {at.row} of the task does not fit its Avro schema: field '{unfit.path}': {unfit.reason}. "
+            f"row {at.row} of the task does not fit its {form} schema: field '{unfit.path}': {unfit.reason}. "
             "Fill or drop such rows, or change the schema to accept them"
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import importlib.util
 import json
 import re
@@ -66,22 +67,48 @@ def compiled(schema: ProtobufSchema, what: str) -> FileDescriptor:
     Raises:
         ConfigError: the extra is not installed. SchemaError: the schema is not valid, or lacks a file that it imports.
     """
+    return file_of(descriptor_set(schema, what), what)
+
+
+def descriptor_set(schema: ProtobufSchema, what: str) -> bytes:
+    """Return the descriptors of the schema and of all that it imports, for `file_of`.
+
+    Raises:
+        ConfigError, SchemaError: as `compiled`.
+    """
     if sum(map(len, (schema.text, *schema.references.values()))) > MAX_SCHEMA_BYTES:
         raise SchemaError(f"{what} is too large: the maximum is {MAX_SCHEMA_BYTES >> 20} MiB with what it refers to")
-    try:
+    with _invalid(what):
+        return _by_protoc(schema, what)
+
+
+def file_of(descriptors: bytes, what: str) -> FileDescriptor:
+    """Return the compiled schema of descriptors; a task needs Protobuf's library for it, and not the compiler.
+
+    Raises:
+        ConfigError: the library is not installed. SchemaError: the descriptors are not valid.
+    """
+    with _invalid(what):
         from google.protobuf import descriptor_pb2, descriptor_pool
-        from google.protobuf.message import DecodeError
+
+        pool: Any = descriptor_pool.DescriptorPool()
+        for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file:
+            pool.Add(file)
+        own: FileDescriptor = pool.FindFileByName(_OWN)
+        return own
+
+
+@contextlib.contextmanager
+def _invalid(what: str) -> Iterator[None]:
+    """Raise the errors of Protobuf's library as ours."""
+    try:
+        from google.protobuf import message
     except ImportError as error:
         raise ConfigError(f"Protobuf's library is not installed: {error}. Run {INSTALL}") from None
     try:
-        found = descriptor_pb2.FileDescriptorSet.FromString(_by_protoc(schema, what))
-        pool: Any = descriptor_pool.DescriptorPool()
-        for file in found.file:
-            pool.Add(file)
-        own: FileDescriptor = pool.FindFileByName(_OWN)
-    except (TypeError, KeyError, DecodeError, UnicodeError) as error:
+        yield
+    except (TypeError, KeyError, message.DecodeError, UnicodeError) as error:
         raise SchemaError(f"{what} is not a valid Protobuf schema: {for_log(str(error))}") from None
-    return own
 
 
 def _by_protoc(schema: ProtobufSchema, what: str) -> bytes:
@@ -154,6 +181,16 @@ def message_of(file: FileDescriptor, name: str | None, what: str) -> Descriptor:
             return message
     names = list_names(message.full_name for message in messages)
     raise SchemaError(f"{what} has no message '{for_log(name)}'. It has: {names}")
+
+
+def message_indexes(message: Descriptor) -> tuple[int, ...]:
+    """Return the path of a message in the wire format. As in Confluent's serialisers for Java, entries of maps do not count."""
+    parent = message.containing_type
+    if parent is None:
+        names = [each.full_name for each in message.file.message_types_by_name.values()]
+        return (names.index(message.full_name),)
+    names = [each.full_name for each in parent.nested_types if not each.GetOptions().map_entry]
+    return (*message_indexes(parent), names.index(message.full_name))
 
 
 MessageNames = Mapping[tuple[int, ...], tuple[str, ...]]

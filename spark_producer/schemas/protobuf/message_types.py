@@ -58,7 +58,7 @@ _UNSIGNED = pa.decimal128(20, 0)
 _MESSAGE, _GROUP, _ENUM = 11, 10, 14
 """The types of fields that have a descriptor of their own (`FieldDescriptorProto.Type`)."""
 
-_PLAIN: dict[int, _Plain] = {
+PLAIN: dict[int, _Plain] = {
     1: _Plain(Form.DOUBLE, Storage.DOUBLE, pa.float64()),
     2: _Plain(Form.FLOAT, Storage.FLOAT, pa.float32()),
     3: _Plain(Form.INT64, Storage.LONG, pa.int64()),
@@ -78,18 +78,34 @@ _PLAIN: dict[int, _Plain] = {
 }
 """How fields of each type without children are written, stored and shown."""
 
-_TIMES: dict[str, tuple[pa.DataType, Rendering]] = {
+TIMES: dict[str, tuple[pa.DataType, Rendering]] = {
     "google.protobuf.Timestamp": (pa.timestamp("us", "UTC"), Rendering.TIMESTAMP),
     "google.protobuf.Duration": (pa.duration("us"), Rendering.DURATION),
 }
 
-_TIME_FIELDS = ["seconds", "nanos", Storage.LONG, Storage.LONG]
+_TIME_FIELDS = [("seconds", 3), ("nanos", 5)]
+"""Their fields, an int64 and an int32."""
 
 _WRAPPERS = frozenset(
     f"google.protobuf.{each}Value"
     for each in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 """Messages with one field, which stand for a value that may be null."""
+
+
+def rendering_of(message: Descriptor) -> Rendering:
+    """Return how a message is shown: as a time, as the value of its only field, or as a struct (`PLAIN`).
+
+    A schema may bring a file of its own under the name of one of Protobuf's, so the fields are compared too.
+    """
+    plain = all(
+        each.message_type is None and not each.has_presence and not is_repeated(each) for each in message.fields
+    )
+    if plain and message.full_name in TIMES and [(each.name, each.type) for each in message.fields] == _TIME_FIELDS:
+        return TIMES[message.full_name][1]
+    if plain and message.full_name in _WRAPPERS and [each.name for each in message.fields] == ["value"]:
+        return Rendering.WRAPPED
+    return Rendering.PLAIN
 
 
 class _Builder:
@@ -146,20 +162,14 @@ class _Builder:
         return bool(times) and times >= self._recursion
 
     def _kind(self, message: Descriptor, fields: list[tuple[FieldDescriptor, Field]]) -> tuple[pa.DataType, Rendering]:
+        rendering = rendering_of(message)
+        if message.full_name in TIMES and rendering is not Rendering.PLAIN:
+            return TIMES[message.full_name]
         columns = [(each.name, self.columns[field.column]) for each, field in fields]
-        # A schema may bring a file of its own under the name of one of Protobuf's.
-        plain = all(not column.nullable and not column.children for _, column in columns)
-        names = [name for name, _ in columns]
-        if (
-            message.full_name in _TIMES
-            and plain
-            and [*names, *(column.storage for _, column in columns)] == _TIME_FIELDS
-        ):
-            return _TIMES[message.full_name]
-        if message.full_name in _WRAPPERS and plain and names == ["value"]:
-            return columns[0][1].kind, Rendering.WRAPPED
+        if rendering is Rendering.WRAPPED:
+            return columns[0][1].kind, rendering
         struct_of = [pa.field(name, column.kind, column.nullable and not column.required) for name, column in columns]
-        return pa.struct(struct_of), Rendering.PLAIN
+        return pa.struct(struct_of), rendering
 
     def _field(self, field: FieldDescriptor, path: str, depth: int, within: dict[str, int]) -> Field | None:
         if self._is_left_out(field, path, within):
@@ -194,14 +204,14 @@ class _Builder:
         if field.message_type is not None:
             built = self.message(field.message_type, path, depth, within, nullable=nullable)
             form = Form.GROUP if field.type == _GROUP else Form.MESSAGE
-            if _is_required(field):
+            if is_required(field):
                 self.columns[built[0]] = self.columns[built[0]]._replace(required=True)
             return Field(field.number, form, *built)
         self._count(path, depth)
         number = next(self._column_numbers)
-        plain = _PLAIN[field.type]
+        plain = PLAIN[field.type]
         given = field.has_default_value and field.containing_oneof is None and not is_repeated(field)
-        required = _is_required(field)
+        required = is_required(field)
         present = nullable and (required or not given)
         default = b"" if present or is_repeated(field) else _default(field, plain.storage)
         names, known = _symbols(field)
@@ -216,7 +226,8 @@ def is_repeated(field: FieldDescriptor) -> bool:
     return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
 
 
-def _is_required(field: FieldDescriptor) -> bool:
+def is_required(field: FieldDescriptor) -> bool:
+    """Return whether a message without the field is not valid."""
     return bool(field.is_required) if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED
 
 

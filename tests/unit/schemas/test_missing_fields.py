@@ -15,7 +15,8 @@ from spark_producer.schemas.column_format import ColumnFormat, encode_column
 from spark_producer.schemas.defaults import MAX_FILLED_BYTES
 from spark_producer.schemas.plan import MAX_DEPTH, plan_of
 from spark_producer.schemas.registry import RegisteredSchema
-from spark_producer.schemas.schema_selection import SchemaLookup, column_format
+from spark_producer.schemas.schema_lookup import SchemaLookup
+from spark_producer.schemas.schema_selection import column_format
 from spark_producer.schemas.types import avro_schema
 from tests.unit.config.options import SERVERS
 from tests.unit.schemas.judging import encoded, read, record, structs

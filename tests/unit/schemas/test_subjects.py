@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.errors import ConfigError
 from spark_producer.schemas.subjects import subject_of
-
-RECORD: dict[str, Any] = {"type": "record", "name": "Flight", "namespace": "air", "fields": []}
 
 
 def wish(strategy: str, subject: str | None = None) -> ColumnOptions:
@@ -24,12 +20,12 @@ def wish(strategy: str, subject: str | None = None) -> ColumnOptions:
     ],
 )
 def test_a_strategy_makes_the_subject(strategy: str, topic: str | None, subject: str) -> None:
-    assert subject_of(wish(strategy), topic, RECORD) == subject
+    assert subject_of(wish(strategy), topic, "air.Flight") == subject
     assert subject_of(wish(strategy, "mine"), None, None) == "mine"
 
 
 def test_a_strategy_that_lacks_something_says_what() -> None:
     with pytest.raises(ConfigError, match="Set the option topic, keySubject"):
-        subject_of(wish("TopicNameStrategy"), None, RECORD)
+        subject_of(wish("TopicNameStrategy"), None, "air.Flight")
     with pytest.raises(ConfigError, match="Set keySchema, or keySubject"):
         subject_of(wish("RecordNameStrategy"), "t", None)

@@ -41,8 +41,8 @@ _CASTS: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
 
 
 def has_formats(sink: SinkOptions) -> bool:
-    """Return whether a column is encoded as Avro, or framed with a schema id."""
-    encoded = "avro" in (sink.value_format, sink.key_format)
+    """Return whether a column is encoded by a schema, or framed with a schema id."""
+    encoded = {sink.value_format, sink.key_format} != {"raw"}
     return encoded or sink.value_schema_id is not None or sink.key_schema_id is not None
 
 
@@ -54,12 +54,12 @@ def check_schema(schema: StructType, sink: SinkOptions) -> None:
     """
     if not schema.fields:
         raise SchemaError("the DataFrame has no columns; it needs at least 'value', string or binary")
-    avro = [name for name, form in (("value", sink.value_format), ("key", sink.key_format)) if form == "avro"]
+    encoded = [name for name, form in (("value", sink.value_format), ("key", sink.key_format)) if form != "raw"]
     for field in schema.fields:
         if field.name not in COLUMNS:
             raise SchemaError(_unknown(field.name))
         accepts, description = COLUMNS[field.name]
-        if field.name in avro:
+        if field.name in encoded:
             continue
         if not accepts(field.dataType):
             raise SchemaError(

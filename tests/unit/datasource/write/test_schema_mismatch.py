@@ -217,7 +217,7 @@ def test_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: str, d
 )  # fmt: skip
 def test_a_dead_struct_is_the_json_of_as_records(value: object, kind: pa.DataType, shown: str) -> None:
     column = pa.array([None, value], kind)
-    bad = MismatchedColumn("value", column, [SchemaMismatchRows("value", "it is so", pa.array([1]).to_numpy())])
+    bad = MismatchedColumn("value", column, [SchemaMismatchRows("value", "it is so", pa.array([1]).to_numpy())], "Avro")
     encoded = pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())})
     piece = MismatchedPiece(encoded, [bad])
     assert piece.text_of("value", 1) == shown.encode()
@@ -234,7 +234,9 @@ def test_texts_of_a_dead_struct_that_are_not_utf_8_are_shown_as_far_as_they_can_
     inner = pa.StructArray.from_arrays([text, numbers], ["t", "n"])
     maps = pa.MapArray.from_arrays(offsets, keys, numbers)
     column = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 0, 3], inner), maps.slice(0, 2)], ["l", 'q"'])
-    bad = MismatchedColumn("value", column, [SchemaMismatchRows("value", "it is so", pa.array([0, 1]).to_numpy())])
+    bad = MismatchedColumn(
+        "value", column, [SchemaMismatchRows("value", "it is so", pa.array([0, 1]).to_numpy())], "Avro"
+    )
     piece = MismatchedPiece(pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())}), [bad])
     assert piece.text_of("value", 0) == '{"l":[],"q\\"":{"\ufffd":1.0E10}}'.encode()
     shown = '{"l":[{"t":"a\ufffd\\"","n":1.0E10},{"t":"b","n":null},{"t":null,"n":"NaN"}],"q\\"":{"k":null,"l":"NaN"}}'
