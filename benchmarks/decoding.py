@@ -1,4 +1,4 @@
-"""What the parts of decoded Avro and Protobuf share: the rounds in Spark, the decoders alone, and the table.
+"""What the parts of column functions share: the rounds in Spark, the functions alone, and the table.
 
 Owns: the number of rows and rounds. Must not know: formats.
 """
@@ -19,10 +19,10 @@ from benchmarks.part import Options
 from benchmarks.session import jvm_pid
 
 ROWS, FEWER, PARTITIONS = 2_000_000, 200_000, 4
-"""The rows that are decoded, those of the UDF, and the tasks."""
+"""The rows that are decoded or encoded, those of the UDF, and the tasks."""
 ROUNDS, WARMUPS = 5, 1
 BYTES, COLUMNS, UDF = "bytes", "columns", "udf"
-"""The contenders of each part: the frames as they are, our column function, and a UDF."""
+"""The contenders of each part: the column as it is, our column function, and a UDF."""
 
 Decoders = Mapping[str, Callable[[], Column]]
 
@@ -30,7 +30,7 @@ Decoders = Mapping[str, Callable[[], Column]]
 def measure_rounds(
     options: Options, spark: SparkSession, decoders: Decoders, frames: DataFrame, fewer: DataFrame
 ) -> dict[str, dict[str, list[float]]]:
-    """Return seconds and client CPU per million rows of each contender, round by round. The UDF decodes `fewer`."""
+    """Return seconds and client CPU per million rows of each contender, round by round. The UDF gets `fewer`."""
     taken: dict[str, dict[str, list[float]]] = {kind: {name: [] for name in decoders} for kind in ("seconds", "cpu")}
     warmups = WARMUPS if options.warmups is None else options.warmups
     meter = Meter(jvm_pid(spark), os.getpid())
@@ -58,7 +58,7 @@ def _decode(frame: DataFrame, column: Column) -> None:
 
 
 def as_they_are() -> Column:
-    """Return the column of frames."""
+    """Return the column itself."""
     return f.col("value")
 
 

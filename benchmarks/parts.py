@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import avro, avro_decoding, bulk, first_write, imports, protobuf_decoding, single_records
+from benchmarks import (
+    avro,
+    avro_decoding,
+    bulk,
+    first_write,
+    imports,
+    protobuf_decoding,
+    protobuf_encoding,
+    single_records,
+)
 from benchmarks.broker_engines import part as broker_engines
 from benchmarks.micro_batches import part as micro_batches
 from benchmarks.part import Part
@@ -24,6 +33,7 @@ PARTS: tuple[Part, ...] = (
     avro.PART,
     avro_decoding.PART,
     protobuf_decoding.PART,
+    protobuf_encoding.PART,
     imports.PART,
     broker_engines.PART,
 )
