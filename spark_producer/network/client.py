@@ -19,6 +19,7 @@ from spark_producer.network.auth import Logins, make_logins
 from spark_producer.network.authentication import LOGIN_RECHECK_S, Authenticator
 from spark_producer.network.node import (
     NEVER,
+    BrokerIdentities,
     FinalizedFeatures,
     NodeConnection,
     NodeState,
@@ -88,14 +89,16 @@ class Client:
         self._authenticator = Authenticator(settings, logins, self._nodes, self._metrics)
         self._closed = False
         self._finalized_features = FinalizedFeatures()
+        self._identities = BrokerIdentities()
 
     # Nodes
 
-    def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
+    def set_nodes(self, nodes: Mapping[int, tuple[str, int]], cluster_id: str | None = None) -> None:
         """Set the nodes of the cluster, and close connections to nodes that have left it or have another address.
 
-        With an empty mapping the bootstrap servers are used again.
+        With an empty mapping the bootstrap servers are used again. With `cluster_id` new connections are only to its brokers.
         """
+        self._identities.cluster_id = cluster_id
         for node in self._nodes.replace(nodes):
             self._drop(node, connection_lost(node, "the node left the cluster, or has another address now"))
 
@@ -259,7 +262,9 @@ class Client:
 
     def _established(self, node: NodeConnection) -> None:
         connection: Connection[SentRequest] = Connection(
-            self._settings.client_id, credentials=self._authenticator.login_for(node)
+            self._settings.client_id,
+            credentials=self._authenticator.login_for(node),
+            expected=self._identities.of(node.id),
         )
         node.established(connection, self._clock(), self._settings)
         self._metrics.connection_created(self._clock())
@@ -361,6 +366,7 @@ class Client:
         elif connection.api_versions is not None:
             node.opened(now, self._random)
             self._finalized_features.update(connection.api_versions)
+            self._identities.update(connection.api_versions)
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
 

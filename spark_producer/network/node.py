@@ -25,7 +25,7 @@ from spark_producer.metrics import ProducerMetrics
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport
-from spark_producer.protocol import API_VERSIONS, AnyApi, Connection
+from spark_producer.protocol import API_VERSIONS, IDENTITY_VERSION, AnyApi, BrokerIdentity, Connection
 from spark_producer.protocol.messages import ApiVersionsResponse
 
 NEVER = float("inf")
@@ -341,3 +341,25 @@ class FinalizedFeatures:
     def level(self, feature: str) -> int:
         """Return the level of a feature; 0 if the cluster has not finalized it."""
         return self._levels.get(feature, 0)
+
+
+class BrokerIdentities:
+    """The broker that each connection is meant for, which brokers since Kafka 4.4 compare with themselves (KIP-1242)."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        """the id of the cluster; None if nothing is to be compared"""
+        self._compared = False
+        """whether the last broker compares: others would refuse the version, which costs a second request"""
+
+    def update(self, response: ApiVersionsResponse) -> None:
+        """Apply an ApiVersions response, the first one on each connection."""
+        self._compared = any(
+            row.api_key == API_VERSIONS.key and row.max_version >= IDENTITY_VERSION for row in response.api_keys
+        )
+
+    def of(self, node: int) -> BrokerIdentity | None:
+        """Return the broker that must be at the address of `node`; None for a bootstrap server, or if nothing is compared."""
+        if self.cluster_id is None or not self._compared or node < 0:
+            return None
+        return BrokerIdentity(self.cluster_id, node)

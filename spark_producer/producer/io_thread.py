@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import cast
 
 from spark_producer.accumulator import RecordAccumulator
-from spark_producer.errors import ProducerClosed, PyProducerError
+from spark_producer.common.error_codes import Code
+from spark_producer.errors import BrokerError, ProducerClosed, PyProducerError
 from spark_producer.producer.metadata_wait import MetadataWaiter
 from spark_producer.producer.metrics_access import Meter
 from spark_producer.producer.network_client import Network
@@ -145,11 +146,13 @@ class IoThread:
             self._topics.last_error = error or self._topics.last_error
             self._outages.on_disconnect(node, error, self._clock())
             sender.on_disconnect(node)
+            if isinstance(error, BrokerError) and error.code == Code.REBOOTSTRAP_REQUIRED:
+                self._metadata.reject_nodes(self._clock())
             if (fatal_error := client.fatal_error()) is not None:
                 raise fatal_error
         self._outages.check(self._clock())
         if self._metadata.cluster is not cluster:
-            client.set_nodes(self._metadata.cluster.addresses)
+            client.set_nodes(self._metadata.cluster.addresses, self._metadata.cluster_id)
         if self._metadata.response_count != responses:
             self._topics.wake_waiters()
 

@@ -23,8 +23,8 @@ class Network(NetworkView, Protocol):
     def load(self) -> tuple[int, int]:
         """Return the number of open connections and of in-flight requests. It is thread-safe."""
 
-    def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
-        """Set the nodes of the cluster."""
+    def set_nodes(self, nodes: Mapping[int, tuple[str, int]], cluster_id: str | None = None) -> None:
+        """Set the nodes of the cluster, and its id if the brokers shall compare it."""
 
     def send(self, node: int, api: AnyApi, body: tuple[object, ...], *, tag: object, expect_response: bool) -> None:
         """Send a request to a node that was `ready`; a later `poll` returns its completion with `tag`."""

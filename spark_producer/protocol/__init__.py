@@ -62,6 +62,7 @@ from spark_producer.protocol.connection import Connection, ConnectionState, Resp
 from spark_producer.protocol.credentials import SaslCredentials
 from spark_producer.protocol.fields import MAX_STRING_BYTES, Buffer, decoded_records
 from spark_producer.protocol.frames import FrameReader
+from spark_producer.protocol.negotiation import IDENTITY_VERSION, BrokerIdentity
 
 __all__ = [
     "ADD_OFFSETS_TO_TXN",
@@ -84,6 +85,7 @@ __all__ = [
     "FETCH_BY_ID",
     "FIND_COORDINATOR",
     "HEARTBEAT",
+    "IDENTITY_VERSION",
     "INCREMENTAL_ALTER_CONFIGS",
     "INIT_PRODUCER_ID",
     "JOIN_GROUP",
@@ -106,6 +108,7 @@ __all__ = [
     "WRITE_TXN_MARKERS",
     "AnyApi",
     "Api",
+    "BrokerIdentity",
     "Buffer",
     "Connection",
     "ConnectionState",

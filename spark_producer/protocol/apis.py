@@ -96,7 +96,7 @@ SASL_HANDSHAKE: Api[messages.SaslHandshakeRequest, messages.SaslHandshakeRespons
     17, "SaslHandshake", (0, 1), first_flexible=NEVER_FLEXIBLE
 )
 API_VERSIONS: Api[messages.ApiVersionsRequest, messages.ApiVersionsResponse] = _api(
-    18, "ApiVersions", (0, 4), first_flexible=3
+    18, "ApiVersions", (0, 5), first_flexible=3
 )
 CREATE_TOPICS: Api[messages.CreateTopicsRequest, messages.CreateTopicsResponse] = _api(
     19, "CreateTopics", (2, 7), first_flexible=5

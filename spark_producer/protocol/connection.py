@@ -23,7 +23,7 @@ from spark_producer.protocol.credentials import BARE, SaslCredentials
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
 from spark_producer.protocol.messages import ApiVersionsResponse
-from spark_producer.protocol.negotiation import Negotiation, SetupRequest
+from spark_producer.protocol.negotiation import BrokerIdentity, Negotiation, SetupRequest
 
 if TYPE_CHECKING:  # only connections that log in import it and its messages
     from spark_producer.protocol.sasl_dialog import SaslDialog
@@ -113,8 +113,12 @@ class Connection(Generic[RequestTag]):
         *,
         credentials: SaslCredentials | None = None,
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+        expected: BrokerIdentity | None = None,
     ) -> None:
-        """With `credentials` the connection logs in before it is ready."""
+        """With `credentials` the connection logs in before it is ready.
+
+        `expected` is the broker that it is meant for, if the brokers can compare that (KIP-1242).
+        """
         self.state = ConnectionState.NEW
         self.fault: PyProducerError | None = None
         """The reason why the connection closed itself."""
@@ -132,7 +136,7 @@ class Connection(Generic[RequestTag]):
         self._first_id: int | None = None
         """The correlation id of the user's first request, once the connection is ready for it."""
         self._setup_id: int | None = None
-        self._negotiation = Negotiation()
+        self._negotiation = Negotiation(expected)
         self._ranges: dict[int, tuple[int, int]] = {}
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import for_log
 from spark_producer.errors import RemoteProtocolError, UnsupportedVersion, broker_error
 from spark_producer.protocol.apis import API_VERSIONS, AnyApi
 from spark_producer.protocol.codec import decode_response
@@ -15,8 +16,18 @@ SOFTWARE_NAME = "pyproducer"
 SOFTWARE_VERSION = __version__
 """The name and the version must match [a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?, or brokers refuse ApiVersions (KIP-511)."""
 
-FIRST_VERSION = 3
+FIRST_VERSION: Final = 3
 """The version of ApiVersions that is requested first; 4 differs only in the features that the broker returns."""
+
+IDENTITY_VERSION: Final = 5
+"""The version of ApiVersions from which on the broker compares its identity with the expected one (KIP-1242)."""
+
+
+class BrokerIdentity(NamedTuple):
+    """The broker that a connection is meant for."""
+
+    cluster_id: str
+    node_id: int
 
 
 class SetupRequest(NamedTuple):
@@ -30,14 +41,19 @@ class SetupRequest(NamedTuple):
 class Negotiation:
     """Requests the versions: send `first`, pass each response to `received`, and send its result, until that is None."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: BrokerIdentity | None = None) -> None:
+        """With `expected` a broker that knows `IDENTITY_VERSION` refuses a connection that is meant for another one."""
         self.response: ApiVersionsResponse | None = None
         """The versions that the broker supports, once they are known."""
-        self._version = FIRST_VERSION
+        self._expected = expected
+        self._version = FIRST_VERSION if expected is None else IDENTITY_VERSION
 
     def first(self) -> SetupRequest:
         """Return the first request."""
-        return SetupRequest(API_VERSIONS, self._version, ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION))
+        request = ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION)
+        if self._expected is not None:
+            request = request._replace(cluster_id=self._expected.cluster_id, node_id=self._expected.node_id)
+        return SetupRequest(API_VERSIONS, self._version, request)
 
     def received(self, frame: memoryview) -> SetupRequest | None:
         """Return the next request after a response; None once the versions are known.
@@ -51,6 +67,11 @@ class Negotiation:
             return self._retry(0)
         if response.error_code == Code.UNSUPPORTED_VERSION:
             return self._retry(_version_to_fall_back_to(response))
+        if response.error_code == Code.REBOOTSTRAP_REQUIRED and self._expected is not None:
+            cluster, node = for_log(self._expected.cluster_id), self._expected.node_id
+            raise broker_error(
+                response.error_code, f"broker {node} of cluster {cluster!r}, whose address leads to another broker"
+            )
         if response.error_code:
             raise broker_error(response.error_code, "ApiVersions, the first request of a connection")
         self.response = response

@@ -17,11 +17,14 @@ from typing import NamedTuple
 
 from spark_producer.common.cluster import NO_LEADER, Cluster, Node, TopicInfo, TopicPartition
 from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.escape import escaping_logger, for_log
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster_updates import apply_hints, describe, merge
 from spark_producer.sender.missing_partitions import Absence, MissingPartitions
 from spark_producer.sender.stale_leader_epochs import StaleLeaderEpochs
 from spark_producer.sender.topic_ids import TopicIds
+
+logger = escaping_logger("pyproducer")
 
 
 class TopicWaiter:
@@ -63,6 +66,7 @@ class Metadata:
         max_age: float,
         backoff: Callable[[int], float],
         rebootstrap_after: float | None = None,
+        check_cluster: bool = False,
         max_idle: float = float("inf"),
     ) -> None:
         self.cluster = Cluster({}, {})
@@ -93,6 +97,9 @@ class Metadata:
         self._topic_ids = TopicIds()
         self._rebootstrap_after = rebootstrap_after
         """seconds without a response before the bootstrap servers are used again (KIP-1102); None for never"""
+        self._check_cluster = check_cluster and rebootstrap_after is not None
+        self.cluster_id: str | None = None
+        """the id of the cluster whose nodes are known, if it is to be checked (KIP-1242)"""
         self._unanswered_since: float | None = None
         self._last_response_at: float | None = None
 
@@ -235,6 +242,9 @@ class Metadata:
             if response.error_code == Code.REBOOTSTRAP_REQUIRED:
                 self.rebootstrap(now)
             return self.on_failure(now)
+        if self._is_of_another_cluster(response):
+            self.rebootstrap(now)
+            return self.on_failure(now)
         self._in_flight = None
         self._unanswered_since = None
         self._last_response_at = now
@@ -274,9 +284,29 @@ class Metadata:
     def rebootstrap(self, now: float) -> None:
         """Forget all nodes, so that the bootstrap servers are used again (KIP-899). The topics are kept."""
         if self._rebootstrap_after is not None and self.cluster.nodes:
-            self.cluster = self.cluster.replace(nodes={})
+            self.cluster, self.cluster_id = self.cluster.replace(nodes={}), None
             self._unanswered_since = now
             self._due_at = self._not_before = 0.0
+
+    def reject_nodes(self, now: float) -> None:
+        """Use the bootstrap servers again after a pause, because the address of a node leads to another broker (KIP-1242)."""
+        self.rebootstrap(now)
+        self._pause(now)
+
+    def _is_of_another_cluster(self, response: MetadataResponse) -> bool:
+        """Return whether a node has responded for another cluster than that of the bootstrap servers: its address is reused."""
+        known = self.cluster_id
+        if known is None and self._check_cluster:
+            self.cluster_id = response.cluster_id
+        if known is None or response.cluster_id in (known, None):
+            return False
+        logger.warning(
+            "A broker at a known address is now of cluster %r, not of %r: the bootstrap servers are asked again "
+            "(kafka.metadata.cluster.check.enable)",
+            for_log(response.cluster_id or ""),
+            for_log(known),
+        )
+        return True
 
     def _complete_waiters(
         self, request: InFlightMetadataRequest, described: Mapping[str, TopicInfo], now: float

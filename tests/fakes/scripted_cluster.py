@@ -311,7 +311,7 @@ class ScriptedNetwork:
     def fatal_error(self) -> PyProducerError | None:
         return self.cluster.fatal_error
 
-    def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
+    def set_nodes(self, nodes: Mapping[int, tuple[str, int]], cluster_id: str | None = None) -> None:
         assert nodes == {1: ("host1", 9092)}
 
     def wakeup(self) -> None:

@@ -26,10 +26,14 @@ pytestmark = pytest.mark.xdist_group("kio")  # hundreds of short tests
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MESSAGES_PER_VERSION = 20
 
+UNKNOWN_TO_KIO = {("ApiVersions", 5)}
+"""Versions of Kafka 4.4, which kio 0.6.5 does not have; a broker of it judges them (`tests/kafka/test_broker_versions`)."""
+
 VERSIONS = [
     pytest.param(api, version, id=f"{api.name}-v{version}")
     for api in APIS.values()
     for version in range(api.min_version, api.max_version + 1)
+    if (api.name, version) not in UNKNOWN_TO_KIO
 ]
 
 
@@ -141,6 +145,6 @@ def test_responses_are_those_of_kio(api: AnyApi, version: int) -> None:
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_flexible_versions_start_where_those_of_kio_do(api: AnyApi) -> None:
-    flexible = [v for v in range(api.min_version, api.max_version + 1) if kio_class(api, v, "request").__flexible__]
-    ours = range(max(api.first_flexible, api.min_version), api.max_version + 1)
-    assert flexible == list(ours), "SaslHandshake has none"
+    versions = [v for v in range(api.min_version, api.max_version + 1) if (api.name, v) not in UNKNOWN_TO_KIO]
+    flexible = [v for v in versions if kio_class(api, v, "request").__flexible__]
+    assert flexible == [v for v in versions if v >= api.first_flexible], "SaslHandshake has none"

@@ -15,6 +15,7 @@ from spark_producer.protocol import API_VERSIONS, APIS, END_TXN, PRODUCE, TXN_OF
 
 _TRANSACTION_VERSION: Final = "transaction.version"
 _FIRST_WITH_FEATURES_FROM_0: Final = 4
+_NO_NODE: Final = -1
 _NEWEST_WITHOUT: Final = {PRODUCE.key: 11, END_TXN.key: 4, TXN_OFFSET_COMMIT.key: 4}
 """The newest versions of a broker without transaction.version 2, as in Kafka 3.9: the next ones imply it (KIP-890)."""
 
@@ -24,13 +25,16 @@ KAFKA-12701)."""
 
 
 def api_versions(
-    context: Context, version: int, _request: messages.ApiVersionsRequest
+    context: Context, version: int, request: messages.ApiVersionsRequest
 ) -> HandlerResult[messages.ApiVersionsResponse]:
     """Return the supported versions of each API, and the feature `transaction.version`.
 
     Produce is said to begin at version 0, as by Kafka's brokers since 4.0: librdkafka infers the message format from it
-    (KAFKA-18659). The version that it then sends is within the actual range.
+    (KAFKA-18659). The version that it then sends is within the actual range. A connection that is meant for another broker is
+    refused (KIP-1242).
     """
+    if code := _wrong_identity(context, request):
+        return HandlerResult(messages.ApiVersionsResponse(code))
     level = context.settings.transaction_version
     keys = [
         messages.ApiVersion(api.key, 0 if api.key == PRODUCE.key else api.min_version, newest_version(api, level))
@@ -48,6 +52,15 @@ def api_versions(
             finalized_features=(messages.FinalizedFeatureKey(_TRANSACTION_VERSION, level, level),),
         )
     )
+
+
+def _wrong_identity(context: Context, request: messages.ApiVersionsRequest) -> Code:
+    """Return the error code of a request that is meant for another broker, or names only one of cluster and broker; else NONE."""
+    if (request.cluster_id is None) != (request.node_id == _NO_NODE):
+        return Code.INVALID_REQUEST
+    own = context.topics.directory.cluster_id, context.settings.node_id
+    is_own = request.cluster_id is None or (request.cluster_id, request.node_id) == own
+    return Code.NONE if is_own else Code.REBOOTSTRAP_REQUIRED
 
 
 def newest_version(api: AnyApi, transaction_version: int) -> int:

@@ -26,10 +26,15 @@ OPERATIONS_UNKNOWN = -(1 << 31)
 
 
 class ApiVersionsRequest(NamedTuple):
-    """Asks which versions of which APIs the broker speaks. Software name and version are for the broker's metrics (KIP-511)."""
+    """Asks which versions of which APIs the broker speaks. Software name and version are for the broker's metrics (KIP-511).
+
+    A broker that has not the cluster id and the node id refuses the request (KIP-1242); None and -1 are not compared.
+    """
 
     client_software_name: Annotated[String, Since(3)] = ""
     client_software_version: Annotated[String, Since(3)] = ""
+    cluster_id: Annotated[NullableString, Since(5)] = None
+    node_id: Annotated[Int32, Since(5)] = -1
 
 
 class ApiVersion(NamedTuple):

@@ -305,6 +305,7 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
         "compression_lz4_level": 9, "compression_zstd_level": 3, "security_protocol": "PLAINTEXT",
         "client_dns_lookup": "use_all_dns_ips",
         "metadata_recovery_strategy": "rebootstrap", "metadata_recovery_rebootstrap_trigger_ms": 300000,
+        "metadata_cluster_check_enable": True,
         "partitioner_class": "uniform_sticky", "partitioner_ignore_keys": False, "partitioner_rack_aware": False,
         "partitioner_adaptive_partitioning_enable": True, "partitioner_availability_timeout_ms": 0, "client_rack": "",
         "transactional_id": "", "transaction_timeout_ms": 60000,

@@ -33,7 +33,7 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.protocol.connection import TRANSITIONS, ConnectionEvent
-from spark_producer.protocol.negotiation import SOFTWARE_NAME, SOFTWARE_VERSION
+from spark_producer.protocol.negotiation import SOFTWARE_NAME, SOFTWARE_VERSION, BrokerIdentity
 
 MODERN = {0: (0, 13), 1: (4, 18), 3: (0, 13), 18: (0, 4), 22: (0, 5)}
 """a 4.1 broker: Produce from 0, although it refuses 0 to 2 (KAFKA-18659)"""
@@ -91,7 +91,38 @@ def send_metadata(connection: Connection[str], tag: str) -> RequestFrame[Any, An
 def test_api_versions_is_asked_first_in_version_3_with_our_name() -> None:
     _, request = started()
     assert (request.api, request.version, request.client_id) == (API_VERSIONS, 3, "client")
-    assert request.body == (SOFTWARE_NAME, SOFTWARE_VERSION)
+    assert request.body == messages.ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION)
+
+
+def meant_for(expected: BrokerIdentity) -> tuple[Connection[str], RequestFrame[Any, Any]]:
+    connection: Connection[str] = Connection("client", expected=expected)
+    connection.start()
+    (request,) = asked(connection)
+    return connection, request
+
+
+def test_a_broker_that_compares_gets_the_expected_identity() -> None:
+    """KIP-1242: from version 5 on."""
+    connection, request = meant_for(BrokerIdentity("cluster", 7))
+    assert request.version == 5
+    assert (request.body.cluster_id, request.body.node_id) == ("cluster", 7)
+    feed(connection, answer(request, versions_body(MODERN)))
+    assert connection.state is ConnectionState.READY
+
+
+def test_a_broker_that_is_another_one_ends_the_connection() -> None:
+    connection, request = meant_for(BrokerIdentity("cluster", 7))
+    feed(connection, answer(request, versions_body({}, error_code=129)))
+    assert connection.state is ConnectionState.CLOSED
+    assert isinstance(connection.fault, BrokerError)
+    assert "REBOOTSTRAP_REQUIRED (129) for broker 7 of cluster 'cluster'" in str(connection.fault)
+
+
+def test_an_older_broker_is_asked_without_its_identity() -> None:
+    connection, request = meant_for(BrokerIdentity("cluster", 7))
+    feed(connection, answer(request, versions_body({18: (0, 4)}, error_code=35), version=0))
+    (second,) = asked(connection)
+    assert (second.version, second.body) == (4, messages.ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION))
 
 
 def test_our_name_and_version_are_such_that_a_broker_takes_them() -> None:
@@ -129,7 +160,7 @@ def test_a_body_that_cannot_be_read_is_followed_by_version_0(body: bytes) -> Non
     frame = request.correlation_id.to_bytes(4, "big") + body
     feed(connection, len(frame).to_bytes(4, "big") + frame)
     (second,) = asked(connection)
-    assert (second.version, second.body) == (0, ("", ""))
+    assert (second.version, second.body) == (0, messages.ApiVersionsRequest())
     feed(connection, answer(second, versions_body({3: (0, 5)})))
     assert connection.version_of(METADATA) == 5
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spark_producer.common.cluster import Node, TopicPartition
@@ -353,4 +355,51 @@ def test_without_the_strategy_the_demand_is_a_failure() -> None:
     made.request_update()
     learn(made, MetadataResponse(error_code=129), NOW + 1)
     assert made.cluster.nodes
+    assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF)
+
+
+# The cluster id (KIP-1242)
+
+
+def checking(rebootstrap_after: float | None = 300.0, *, check_cluster: bool = True) -> Metadata:
+    """Metadata of topic a, as the cluster "ours" has it."""
+    made = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=rebootstrap_after, check_cluster=check_cluster)
+    made.request_topics("a")
+    learn(made, metadata_of({"a": (1,)})._replace(cluster_id="ours"))
+    made.request_update()
+    return made
+
+
+@pytest.mark.covers("NW9")
+def test_a_response_of_another_cluster_sends_us_to_the_bootstrap_servers() -> None:
+    """The address of a broker was given to another cluster: its leaders are not used, and rows go on being taken in."""
+    made = checking()
+    assert made.cluster_id == "ours"
+    learn(made, metadata_of({"a": (2,)}, epochs=1)._replace(cluster_id="theirs"), NOW + 1)
+    assert made.cluster.nodes == {}
+    assert made.cluster_id is None
+    assert made.cluster.topics["a"].leaders == (1,)
+    assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF)
+    learn(made, metadata_of({"a": (2,)}, epochs=1)._replace(cluster_id="theirs"), NOW + 2)
+    assert made.cluster_id == "theirs", "the bootstrap servers decide"
+
+
+@pytest.mark.covers("NW9")
+@pytest.mark.parametrize(
+    ("cluster_id", "options"),
+    [("ours", {}), (None, {}), ("theirs", {"check_cluster": False}), ("theirs", {"rebootstrap_after": None})],
+    ids=["the same", "none, as from old brokers", "not checked", "without the strategy"],
+)
+def test_a_response_is_used_if_there_is_nothing_to_check(cluster_id: str | None, options: dict[str, Any]) -> None:
+    made = checking(**options)
+    learn(made, metadata_of({"a": (2,)}, epochs=1)._replace(cluster_id=cluster_id), NOW + 1)
+    assert made.cluster.topics["a"].leaders == (2,)
+
+
+@pytest.mark.covers("NW9")
+def test_after_a_refused_connection_the_bootstrap_servers_are_asked_after_a_pause() -> None:
+    made = checking()
+    made.reject_nodes(NOW + 1)
+    assert made.cluster.nodes == {}
+    assert made.cluster_id is None
     assert made.due_at() == pytest.approx(NOW + 1 + BACKOFF)
