@@ -105,6 +105,7 @@ def test_late_flights_are_there_once_after_kills(kafka_4: KafkaCluster, tmp_path
 
 @pytest.mark.spark
 @pytest.mark.campaign
+@pytest.mark.timeout(3600)  # every wait within has its own deadline
 def test_late_flights_are_there_once_after_many_kills(kafka_4: KafkaCluster, tmp_path: Path) -> None:
     rounds = 5
     for seed in range(2, 2 + rounds):
