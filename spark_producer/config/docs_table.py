@@ -7,7 +7,7 @@ import dataclasses
 from spark_producer.config import CONSUMER_FIELDS, KAFKA_FIELDS, SINK_FIELDS, SOURCE_FIELDS, Option, data_source_name
 from spark_producer.config.connection_table import SECURITY_FIELDS
 from spark_producer.config.option import INT32_MAX, INT64_MAX
-from spark_producer.config.registry_table import REGISTRY_FIELDS
+from spark_producer.config.registry_table import READ_ONLY_REGISTRY_FIELDS, REGISTRY_FIELDS
 from spark_producer.config.unsupported import KAFKA_PREFIX
 
 
@@ -19,7 +19,7 @@ def option_rows() -> list[tuple[str, str, str]]:
 
 def read_rows() -> list[tuple[str, str, str]]:
     """Return the same for the options of reads, without those that mean the same in writes (`shared_names`)."""
-    own = [_row(name, field) for name, field in SOURCE_FIELDS.items()]
+    own = [_row(name, field) for name, field in (SOURCE_FIELDS | READ_ONLY_REGISTRY_FIELDS).items()]
     return own + [
         _row(data_source_name(name), field) for name, field in CONSUMER_FIELDS.items() if not _is_shared(name)
     ]
@@ -37,7 +37,11 @@ def option_fields() -> list[dict[str, object]]:
     An option of writes whose meaning is the same in reads is there once. `default` is None if there is none.
     """
     writes = SINK_FIELDS | REGISTRY_FIELDS | {data_source_name(name): field for name, field in KAFKA_FIELDS.items()}
-    reads = SOURCE_FIELDS | {data_source_name(name): field for name, field in CONSUMER_FIELDS.items()}
+    reads = (
+        SOURCE_FIELDS
+        | READ_ONLY_REGISTRY_FIELDS
+        | {data_source_name(name): field for name, field in CONSUMER_FIELDS.items()}
+    )
     shared = {data_source_name(name) for name in CONSUMER_FIELDS if _is_shared(name)}
     rows = [_fields(name, field, writes=True, reads=name in shared) for name, field in writes.items()]
     return rows + [

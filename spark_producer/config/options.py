@@ -275,6 +275,12 @@ class SinkOptions:
         "column.",
     )
     key_schema: str | None = option(None, "The same for keys.")
+    value_schema_references: str | None = option(
+        None,
+        "The registered schemas that `valueSchema` refers to: a JSON list of objects with `name`, `subject` and `version`, or a "
+        "file on the driver.",
+    )
+    key_schema_references: str | None = option(None, "The same for keys.")
     value_subject: str | None = option(None, "The subject in the registry, in place of the strategy's.")
     key_subject: str | None = option(None, "The same for keys.")
     value_schema_id: int | None = option(

@@ -24,7 +24,12 @@ from spark_producer.config.options import (
     idempotence_blockers,
 )
 from spark_producer.config.profiles import profile
-from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
+from spark_producer.config.registry_table import (
+    READ_ONLY_REGISTRY_FIELDS,
+    REGISTRY_FIELDS,
+    RegistryOptions,
+    check_registry,
+)
 from spark_producer.config.unsupported import KAFKA_PREFIX, bare_name, explain_option, explain_producer_option
 from spark_producer.errors import ConfigError
 
@@ -34,8 +39,8 @@ _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """The options that Structured Streaming adds to those of a sink."""
 
 
-_OF_READS = CONSUMER_NAMES.keys() - PRODUCER_NAMES.keys()
-"""Kafka's names of the options of reads alone."""
+_OF_READS = (CONSUMER_NAMES.keys() - PRODUCER_NAMES.keys()) | READ_ONLY_REGISTRY_FIELDS.keys()
+"""Kafka's and Confluent's names of the options of reads alone."""
 _TABLES = OptionTables(
     (ProducerConfig, KAFKA_FIELDS, data_source_name), (SinkOptions, SINK_FIELDS, str), (RegistryOptions, REGISTRY_FIELDS, str)
 )  # fmt: skip

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Mapping
 
 from spark_producer.config.option_lookup import OptionTables
-from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, RegistryOptions, check_connection
+from spark_producer.config.registry_table import CONNECTION_FIELDS, RegistryOptions, check_connection
 
-_TABLES = OptionTables((RegistryOptions, READ_REGISTRY_FIELDS, str))
+_TABLES = OptionTables((RegistryOptions, CONNECTION_FIELDS, str))
 _ALLOW = "secretsAllow"
 
 
@@ -27,6 +27,6 @@ def parse_registry_options(options: Mapping[str, object]) -> tuple[RegistryOptio
 
 
 def _explain(raw: str) -> str:
-    near = difflib.get_close_matches(raw, [*READ_REGISTRY_FIELDS, _ALLOW], n=1, cutoff=0.6)
+    near = difflib.get_close_matches(raw, [*CONNECTION_FIELDS, _ALLOW], n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"a Schema Registry has no option {raw!r}.{hint} See docs/avro.md"

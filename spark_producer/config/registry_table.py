@@ -21,8 +21,19 @@ _PACKAGE = "io.confluent.kafka.serializers.subject."
 FORMAT_NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
 """The names of formats in messages."""
 
-STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+ASSOCIATED = "AssociatedNameStrategy"
+STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy", ASSOCIATED)
 _STRATEGY_NAMES = (*STRATEGIES, *(_PACKAGE + name for name in STRATEGIES))
+FALLBACKS = {
+    "TOPIC": "TopicNameStrategy", "RECORD": "RecordNameStrategy", "TOPIC_RECORD": "TopicRecordNameStrategy", "NONE": None,
+}  # fmt: skip
+"""The strategies for topics without an associated subject."""
+
+_ID_PACKAGE = "io.confluent.kafka.serializers.schema.id."
+_SERIALIZERS = ("PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer")
+_SERIALIZER_NAMES = (*_SERIALIZERS, *(_ID_PACKAGE + name for name in _SERIALIZERS))
+_DESERIALIZERS = ("DualSchemaIdDeserializer", "PrefixSchemaIdDeserializer")
+_DESERIALIZER_NAMES = (*_DESERIALIZERS, *(_ID_PACKAGE + name for name in _DESERIALIZERS))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,22 +71,66 @@ class RegistryOptions:
     normalize_schemas: bool = option(False, "The registry compares schemas in its normal form.")
     value_subject_name_strategy: str = option(
         "TopicNameStrategy",
-        "The subject of values: `TopicNameStrategy` (`<topic>-value`), `RecordNameStrategy` (the record's full name) or "
-        "`TopicRecordNameStrategy` (`<topic>-<name>`); Confluent's class names too.",
+        "The subject of values: `TopicNameStrategy` (`<topic>-value`), `RecordNameStrategy` (the record's full name), "
+        "`TopicRecordNameStrategy` (`<topic>-<name>`), or `AssociatedNameStrategy` (what the registry has for the topic); "
+        "Confluent's class names too. Reads take the first and the last one.",
         choices=_STRATEGY_NAMES,
     )
     key_subject_name_strategy: str = option(
         "TopicNameStrategy", "The same for keys, `<topic>-key` by default.", choices=_STRATEGY_NAMES
     )
+    subject_name_strategy_fallback_type: str = option(
+        "TOPIC",
+        "With `AssociatedNameStrategy`, for topics without an associated subject: `TOPIC`, `RECORD`, `TOPIC_RECORD`, or `NONE`, "
+        "an error.",
+        choices=FALLBACKS,
+    )
+    subject_name_strategy_kafka_cluster_id: str = option(
+        "", "With `AssociatedNameStrategy`: the cluster of the topic; by default topics of all clusters count."
+    )
+    value_schema_id_serializer: str = option(
+        "PrefixSchemaIdSerializer",
+        "Where the schema of values is named: before the value, or with `HeaderSchemaIdSerializer` in the header "
+        "`__value_schema_id`, by its GUID.",
+        choices=_SERIALIZER_NAMES,
+    )
+    key_schema_id_serializer: str = option("PrefixSchemaIdSerializer", "The same for keys.", choices=_SERIALIZER_NAMES)
+    value_schema_id_deserializer: str = option(
+        "DualSchemaIdDeserializer",
+        "Where reads look for the schema of values: in the header `__value_schema_id`, then before the value; with "
+        "`PrefixSchemaIdDeserializer` only there.",
+        choices=_DESERIALIZER_NAMES,
+    )
+    key_schema_id_deserializer: str = option(
+        "DualSchemaIdDeserializer", "The same for keys.", choices=_DESERIALIZER_NAMES
+    )
+
+    def searches_headers(self, column: str) -> bool:
+        """Return whether a read looks for the schemas of the column `value` or `key` in headers."""
+        found = self.value_schema_id_deserializer if column == "value" else self.key_schema_id_deserializer
+        return found.endswith("DualSchemaIdDeserializer")
 
 
-REGISTRY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(RegistryOptions)}
+_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(RegistryOptions)}
+READ_ONLY_REGISTRY_FIELDS = {name: field for name, field in _FIELDS.items() if name.endswith(".deserializer")}
+REGISTRY_FIELDS = {name: field for name, field in _FIELDS.items() if name not in READ_ONLY_REGISTRY_FIELDS}
+"""The options of a registry that writes take."""
+
 READ_REGISTRY_FIELDS = {
     name: field
-    for name, field in REGISTRY_FIELDS.items()
+    for name, field in _FIELDS.items()
     if name.startswith(("schema.registry.", "basic.auth.", "bearer.auth."))
+    or ".name.strategy" in name
+    or name in READ_ONLY_REGISTRY_FIELDS
 }
-"""The options of a registry that reads take too: those of connections to it. The others are about schemas of writes."""
+"""The options of a registry that reads take: those of connections to it, of subjects, and of where schemas are named."""
+
+CONNECTION_FIELDS = {
+    name: field
+    for name, field in READ_REGISTRY_FIELDS.items()
+    if name in REGISTRY_FIELDS and ".name.strategy" not in name
+}
+"""The options of connections to a registry."""
 
 
 class ColumnOptions(NamedTuple):
@@ -90,6 +145,10 @@ class ColumnOptions(NamedTuple):
     strategy: str
     fill: bool = False
     message: str | None = None
+    fallback: str = "TOPIC"
+    cluster_id: str = ""
+    by_header: bool = False
+    references: str | None = None
 
     @property
     def encoded(self) -> bool:
@@ -108,12 +167,25 @@ def column_options(sink: SinkOptions, registry: RegistryOptions) -> tuple[Column
     value = ColumnOptions(
         "value", sink.value_format, sink.value_schema_id, sink.value_message_indexes, sink.value_schema, sink.value_subject,
         registry.value_subject_name_strategy.rpartition(".")[2], fill, sink.value_message,
+        by_header=registry.value_schema_id_serializer.endswith(_SERIALIZERS[1]), references=sink.value_schema_references,
     )  # fmt: skip
     key = ColumnOptions(
         "key", sink.key_format, sink.key_schema_id, sink.key_message_indexes, sink.key_schema, sink.key_subject,
         registry.key_subject_name_strategy.rpartition(".")[2], fill, sink.key_message,
+        by_header=registry.key_schema_id_serializer.endswith(_SERIALIZERS[1]), references=sink.key_schema_references,
     )  # fmt: skip
-    return value, key
+    fallback, cluster = registry.subject_name_strategy_fallback_type, registry.subject_name_strategy_kafka_cluster_id
+    return value._replace(fallback=fallback, cluster_id=cluster), key._replace(fallback=fallback, cluster_id=cluster)
+
+
+def read_column(name: str, registry: RegistryOptions) -> ColumnOptions:
+    """Return the options of subjects of a column, `value` or `key`, that is read."""
+    strategies = {"value": registry.value_subject_name_strategy, "key": registry.key_subject_name_strategy}
+    return ColumnOptions(
+        name, "avro", None, None, None, None, strategies[name].rpartition(".")[2],
+        fallback=registry.subject_name_strategy_fallback_type,
+        cluster_id=registry.subject_name_strategy_kafka_cluster_id,
+    )  # fmt: skip
 
 
 def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collection[str]) -> None:
@@ -125,6 +197,9 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
     both = column_options(sink, registry)
     for column in both:
         _check_column(column, registry)
+        _check_references(column)
+        _check_header(column, sink)
+    check_association(given, [column.strategy for column in both])
     if given and not any(column.needs_registry for column in both):
         raise ConfigError(
             f"{min(given)} has no effect: no column needs a Schema Registry. Set valueFormat or keyFormat, or leave the "
@@ -182,6 +257,27 @@ def _check_message(column: ColumnOptions, registry: RegistryOptions) -> None:
         )
 
 
+def _check_references(column: ColumnOptions) -> None:
+    if column.references is not None and (column.schema is None or not column.needs_registry):
+        raise ConfigError(
+            f"{column.name}SchemaReferences is for {column.name}Schema, without {column.name}SchemaId: the registry has the "
+            "schemas that it refers to. Leave it out, or set the schema"
+        )
+
+
+def _check_header(column: ColumnOptions, sink: SinkOptions) -> None:
+    if not column.by_header:
+        return
+    option_name = f"{column.name}.schema.id.serializer={_SERIALIZERS[1]}"
+    if not column.needs_registry:
+        raise ConfigError(
+            f"{option_name} needs the schema's GUID from a registry. Set {column.name}Format, and leave {column.name}SchemaId "
+            "out, or leave the option out"
+        )
+    if not sink.include_headers:
+        raise ConfigError(f"{option_name} contradicts includeHeaders=false: the GUID is a header. Drop one of them")
+
+
 def check_connection(registry: RegistryOptions, without: str = "", form: str = "Avro") -> None:
     """Check the options of connections to the registry; `without` says what to do without one and `form` which format
     needs it, for the message.
@@ -215,6 +311,35 @@ def check_connection(registry: RegistryOptions, without: str = "", form: str = "
             )
     if registry.basic_auth_user_info is not None and registry.bearer_auth_token is not None:
         raise ConfigError("basic.auth.user.info and bearer.auth.token contradict each other. Drop one of them")
+
+
+def check_strategies(registry: RegistryOptions, given: Collection[str]) -> None:
+    """Check the options of subjects of a read; `given` has the names of the options that are set.
+
+    Raises:
+        ConfigError: a strategy needs the name of a record, which a read does not know, or an option would have no effect.
+    """
+    strategies = {"value": registry.value_subject_name_strategy, "key": registry.key_subject_name_strategy}
+    for column, name in strategies.items():
+        if "Record" in name:
+            raise ConfigError(
+                f"{column}.subject.name.strategy={name} needs the name of a record, which a read does not know. Leave it "
+                f"out, and set {column}ReaderSchema"
+            )
+    check_association(given, strategies.values())
+
+
+def check_association(given: Collection[str], strategies: Collection[str]) -> None:
+    """Check that the options of `AssociatedNameStrategy` are for one of the strategies.
+
+    Raises:
+        ConfigError: they have no effect.
+    """
+    own = [name for name in given if name.startswith("subject.name.strategy.")]
+    if own and not any(name.endswith(ASSOCIATED) for name in strategies):
+        raise ConfigError(
+            f"{min(own)} has no effect without {ASSOCIATED}. Set value.subject.name.strategy={ASSOCIATED}, or leave it out"
+        )
 
 
 def _split(url: str) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from spark_producer.config.offset_limits import (
     ending_limit,
     starting_limit,
 )
-from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, check_connection
+from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, check_connection, check_strategies
 from spark_producer.config.source_options import SOURCE_FIELDS, SourceOptions
 from spark_producer.config.subscription import subscription
 from spark_producer.errors import ConfigError
@@ -129,6 +129,7 @@ def _check_formats(source: SourceOptions, registry: RegistryOptions, given: Coll
     decoded = [form for form, _ in source.formats.values() if form != "raw"]
     if decoded:
         check_connection(registry, form=decoded[0].capitalize())
+        check_strategies(registry, given)
         return
     for name in sorted(given):
         if name == "mode" or name in READ_REGISTRY_FIELDS:

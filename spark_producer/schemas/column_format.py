@@ -12,14 +12,19 @@ from spark_producer.kernel.avro import binary_array
 from spark_producer.kernel.avro_columns import AvroNode, SchemaMismatchRows, avro_column, mismatched_rows
 from spark_producer.kernel.protobuf_columns import protobuf_column
 from spark_producer.kernel.protobuf_nodes import ProtobufNode
+from spark_producer.schemas.header_writing import SchemaHeader
 from spark_producer.schemas.wire_format import framed
 
 
 class ColumnFormat(NamedTuple):
-    """The format of one column: the prefix of each value, and the plan of its encoding; None if it is bytes already."""
+    """The format of one column: the prefix of each value, and the plan of its encoding; None if it is bytes already.
+
+    `header` is the header of each row with a value, in place of a prefix.
+    """
 
     prefix: bytes
     node: AvroNode | ProtobufNode | None = None
+    header: SchemaHeader | None = None
 
     @property
     def name(self) -> str:

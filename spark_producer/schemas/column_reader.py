@@ -14,6 +14,7 @@ from spark_producer.schemas.header_ids import HeaderIds
 from spark_producer.schemas.reader_types import TypeRules
 from spark_producer.schemas.registry import SchemaKey
 from spark_producer.schemas.row_decoding import DecodedColumn
+from spark_producer.schemas.subjects import Subject
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 MODES = ("FAILFAST", "PERMISSIVE")
@@ -118,7 +119,7 @@ def check_mode(mode: str) -> str:
     return mode.upper()
 
 
-def subject_schemas(access: RegistryAccess, subject: str) -> tuple[str, dict[SchemaKey, str]]:
+def subject_schemas(access: RegistryAccess, subject: Subject) -> tuple[str, dict[SchemaKey, str]]:
     """Return the latest schema of a subject, and its newest versions by their ids and GUIDs.
 
     Raises:
@@ -126,7 +127,7 @@ def subject_schemas(access: RegistryAccess, subject: str) -> tuple[str, dict[Sch
     """
     registry = access.connect()
     try:
-        versions = registry.versions(subject)
+        versions = registry.versions(registry.subject(subject))
     finally:
         registry.close()
     texts = {key: each.text or "" for each in versions for key in (each.schema_id, each.guid) if key is not None}

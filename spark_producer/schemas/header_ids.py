@@ -59,7 +59,7 @@ def header_ids(headers: ArrowArray, column: str) -> HeaderIds | None:
     counts, entries = counted
     name = header_name(column)
     found = np.flatnonzero(
-        _equal(BinaryColumn(binary_column("headers.key", entry_field(entries, "key")).array), name.encode())
+        keys_equal(BinaryColumn(binary_column("headers.key", entry_field(entries, "key")).array), name.encode())
     )
     if not len(found):
         return None
@@ -74,7 +74,7 @@ def header_ids(headers: ArrowArray, column: str) -> HeaderIds | None:
     return _parsed(name, rows, values, found)
 
 
-def _equal(keys: BinaryColumn, name: bytes) -> BoolArray:
+def keys_equal(keys: BinaryColumn, name: bytes) -> BoolArray:
     """Return which of the keys are this name."""
     same: BoolArray = keys.lengths == len(name)
     places = np.flatnonzero(same)

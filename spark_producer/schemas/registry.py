@@ -27,6 +27,8 @@ from spark_producer.schemas.references import (
     referred_schemas,
     with_references,
 )
+from spark_producer.schemas.subjects import AssociatedSubject, Subject
+from spark_producer.schemas.texts import list_names
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -48,6 +50,11 @@ MAX_RESPONSE_BYTES = 16 << 20
 
 MAX_VERSIONS = 20
 """Maximum versions of a subject that are got in advance, a request each. Older ones are asked for when a value has their id."""
+
+ANY_CLUSTER = "-"
+"""The cluster id under which the associations of all clusters are found."""
+
+NOT_FOUND = 404
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 """The registry's names of formats."""
@@ -150,6 +157,45 @@ class Registry:
                     found[each.schema_id] = _registered(each)._replace(text=text)
         found.pop(latest.schema_id, None)
         return [*found.values(), latest]
+
+    def subject(self, wanted: Subject) -> str:
+        """Return the name of a subject: as it is given, or what is associated with a topic.
+
+        Raises:
+            RegistryError: several subjects are associated with it, or none, and there is no other name. And as `register`.
+        """
+        if isinstance(wanted, str):
+            return wanted
+        failed = f"get the subject that is associated with topic {wanted.topic!r}"
+        names = self._associated(wanted, failed)
+        if len(names) > 1:
+            listed = list_names(names)
+            raise RegistryError(
+                f"could not {failed}: there are several, {listed}. Leave one, or set {wanted.column}Subject"
+            )
+        subject = names[0] if names else wanted.fallback
+        if subject is None:
+            raise RegistryError(
+                f"could not {failed}: there is none. Associate one, set {wanted.column}Subject, or let "
+                "subject.name.strategy.fallback.type name another strategy",
+                status=NOT_FOUND,
+            )
+        return subject
+
+    def _associated(self, wanted: AssociatedSubject, failed: str) -> list[str]:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        cluster, kinds = wanted.cluster_id or ANY_CLUSTER, [wanted.column]
+        with self._request_errors(failed, None):
+            try:
+                found = self._timed(
+                    lambda: self._client.get_associations_by_resource_name(wanted.topic, cluster, "topic", kinds)
+                )
+            except SchemaRegistryError as error:
+                if error.http_status_code != NOT_FOUND:  # which registries without associations respond, too
+                    raise
+                found = []
+            return [_checked(each.subject) for each in found]
 
     def by_id(self, key: SchemaKey) -> str:
         """Return the schema of an id or a GUID.

@@ -11,7 +11,9 @@ from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.schemas.column_format import ColumnFormat
 from spark_producer.schemas.names import full_name
 from spark_producer.schemas.plan import parse_schema, plan_of
-from spark_producer.schemas.schema_lookup import FindSchema, SchemaLookup, schema_text
+from spark_producer.schemas.references import SchemaReference
+from spark_producer.schemas.registry import AVRO, RegisteredSchema
+from spark_producer.schemas.schema_lookup import FindSchema, SchemaLookup, column_framing, complete_text, schema_text
 from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.types import Schema, avro_schema, name_of
 from spark_producer.schemas.wire_format import parse_indexes, prefix_of
@@ -54,18 +56,19 @@ def column_format(
 def _avro_format(
     column: ColumnOptions, kind: pa.DataType, topic: str | None, options: RegistryOptions, find_schema: FindSchema
 ) -> ColumnFormat:
-    given = (
-        None
-        if column.schema is None
-        else parse_schema(schema_text(column.schema, f"{column.name}Schema"), f"{column.name}Schema")
-    )
+    text = None if column.schema is None else schema_text(column.schema, f"{column.name}Schema")
+    given: Schema | None = None
+    references: tuple[SchemaReference, ...] = ()
+    if text is not None:
+        whole, references = complete_text(text, column, options, AVRO, find_schema)
+        given = parse_schema(whole, f"{column.name}Schema")
     schema: Schema
     if column.schema_id is not None:
         assert given is not None
-        schema, schema_id = given, column.schema_id
+        schema, found = given, RegisteredSchema(column.schema_id)
     elif options.use_latest_version:
         found = find_schema(SchemaLookup(options, subject_of(column, topic, None), None))
-        schema, schema_id = parse_schema(found.text or "", "the registry's latest schema"), found.schema_id
+        schema = parse_schema(found.text or "", "the registry's latest schema")
     else:
         subject = subject_of(column, topic, _record_name(given))
         schema = (
@@ -74,8 +77,11 @@ def _avro_format(
         plan_of(
             schema, kind, column.name, fill=column.fill
         )  # before registration, so that no schema is registered that the column does not fit
-        schema_id = find_schema(SchemaLookup(options, subject, json.dumps(schema, separators=(",", ":")))).schema_id
-    return ColumnFormat(prefix_of(schema_id), plan_of(schema, kind, column.name, fill=column.fill))
+        own = parse_schema(text or "") if references else schema
+        sent = json.dumps(own, separators=(",", ":"))
+        found = find_schema(SchemaLookup(options, subject, sent, AVRO, references))
+    prefix, header = column_framing(column, found)
+    return ColumnFormat(prefix, plan_of(schema, kind, column.name, fill=column.fill), header)
 
 
 def _record_name(schema: Schema | None) -> str | None:

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from spark_producer.config.registry_table import ColumnOptions
+import contextlib
+from typing import NamedTuple
+
+from spark_producer.config.registry_table import ASSOCIATED, FALLBACKS, ColumnOptions
 from spark_producer.errors import ConfigError
 
 
-def subject_of(column: ColumnOptions, topic: str | None, record: str | None) -> str:
+class AssociatedSubject(NamedTuple):
+    """The subject that the registry associates with a topic (Confluent's `AssociatedNameStrategy`).
+
+    Attributes:
+        topic: The topic.
+        column: `value` or `key`.
+        cluster_id: The topic's cluster; empty for all clusters.
+        fallback: The subject if there is no association; None if that is an error.
+    """
+
+    topic: str
+    column: str
+    cluster_id: str
+    fallback: str | None
+
+
+Subject = str | AssociatedSubject
+
+
+def subject_of(column: ColumnOptions, topic: str | None, record: str | None) -> Subject:
     """Return the subject: the one that is set, or the strategy's, from the topic and the record's full name.
 
     Args:
@@ -20,6 +42,20 @@ def subject_of(column: ColumnOptions, topic: str | None, record: str | None) -> 
     """
     if column.subject is not None:
         return column.subject
+    if column.strategy != ASSOCIATED:
+        return _by_strategy(column, topic, record)
+    if topic is None:
+        raise ConfigError(
+            f"{ASSOCIATED} needs one topic, but the rows name their topics. Set topic, or {column.name}Subject"
+        )
+    strategy, fallback = FALLBACKS[column.fallback], None
+    if strategy is not None:
+        with contextlib.suppress(ConfigError):  # it needs the name of a record; there may be an association
+            fallback = _by_strategy(column._replace(strategy=strategy), topic, record)
+    return AssociatedSubject(topic, column.name, column.cluster_id, fallback)
+
+
+def _by_strategy(column: ColumnOptions, topic: str | None, record: str | None) -> str:
     parts = []
     if column.strategy != "RecordNameStrategy":
         if topic is None:

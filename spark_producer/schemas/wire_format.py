@@ -5,6 +5,8 @@ Or the payload alone: then a header of the record has a one and the schema's GUI
 
 from __future__ import annotations
 
+import uuid
+
 import pyarrow as pa
 
 from spark_producer.errors import ConfigError
@@ -27,12 +29,18 @@ def prefix_of(schema_id: int, indexes: tuple[int, ...] = ()) -> bytes:
 
     The path is encoded as its length and its steps, in zigzag varints; that of a file's first message is one zero byte.
     """
-    frame = MAGIC + schema_id.to_bytes(ID_BYTES, "big")
-    if not indexes:
-        return frame
+    return MAGIC + schema_id.to_bytes(ID_BYTES, "big") + _path(indexes)
+
+
+def header_of(guid: str, indexes: tuple[int, ...] = ()) -> bytes:
+    """Return the value of the header that has the GUID of a schema; `indexes` as for `prefix_of`."""
+    return GUID_MAGIC + uuid.UUID(guid).bytes + _path(indexes)
+
+
+def _path(indexes: tuple[int, ...]) -> bytes:
     if indexes == (0,):
-        return frame + b"\x00"
-    return frame + b"".join(map(encode_varint, (len(indexes), *indexes)))
+        return b"\x00"
+    return b"".join(map(encode_varint, (len(indexes), *indexes))) if indexes else b""
 
 
 def parse_indexes(name: str, text: str | None) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pyspark.sql.types import DataType, StructType
 
 from spark_producer.config import ConsumerConfig, RegistryOptions, SourceOptions
+from spark_producer.config.registry_table import read_column
 from spark_producer.config.subscription import Assign, Subscribe, subscription
 from spark_producer.datasource.read.columns import all_nullable
 from spark_producer.errors import ConfigError, RegistryError, SchemaError
@@ -16,6 +17,7 @@ from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf
 from spark_producer.schemas.reader_types import TypeRules
 from spark_producer.schemas.registry import PROTOBUF, SchemaKey
 from spark_producer.schemas.schema_lookup import schema_text
+from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 NOT_FOUND = 404
@@ -58,6 +60,7 @@ def _reader(
     schema = None if given is None else schema_text(given, f"{name}ReaderSchema")
     if form == "protobuf":
         access = access._replace(kind=PROTOBUF)
+    by_header = access.options.searches_headers(name)
     latest, known = _subject(name, source, access, needed=schema is None)
     if schema is None and latest is None:
         raise ConfigError(
@@ -67,8 +70,10 @@ def _reader(
     def reader_of(registered: str | None) -> Reader:
         if form == "protobuf":
             message = ReaderSchema(schema, source.messages[name])
-            return protobuf_reader(name, message, source.mode, known, access, registered)
-        return ColumnReader(name, schema or registered or "", TypeRules(), source.mode, WriterSchemas(known, access))
+            found = protobuf_reader(name, message, source.mode, known, access, registered)
+            return found._replace(by_header=by_header)
+        writers = WriterSchemas(known, access)
+        return ColumnReader(name, schema or registered or "", TypeRules(), source.mode, writers, by_header)
 
     reader = reader_of(latest)
     kind = all_nullable(spark_type(reader))
@@ -85,7 +90,7 @@ def _subject(
     if topic is None:
         return None, {}
     try:
-        return subject_schemas(access, f"{topic}-{name}")
+        return subject_schemas(access, subject_of(read_column(name, access.options), topic, None))
     except RegistryError as error:
         if needed or error.status != NOT_FOUND:
             raise  # a given schema needs no subject: tasks ask for the ids of values

@@ -13,8 +13,9 @@ from spark_producer.config import ProducerConfig, RegistryOptions, SinkOptions
 from spark_producer.config.registry_table import column_options
 from spark_producer.datasource.arrow_types import arrow_type
 from spark_producer.datasource.write.schema_mismatch import MismatchedColumn, MismatchedPiece
-from spark_producer.kernel.arrays import ArrowArray
+from spark_producer.kernel.arrays import ArrowArray, is_valid
 from spark_producer.schemas.column_format import Formats, encode_column
+from spark_producer.schemas.header_writing import with_schema_headers
 from spark_producer.schemas.registry import RegisteredSchema, Registry
 from spark_producer.schemas.schema_lookup import SchemaLookup, query_registry
 from spark_producer.schemas.schema_selection import column_format
@@ -89,5 +90,8 @@ def encode_piece(piece: pa.RecordBatch, formats: Formats) -> tuple[pa.RecordBatc
             found = encode_column(form, unfit[-1].without_them())
             assert found.column is not None  # a null row cannot be unfit
         columns[name] = found.column
+    added = [(form.header, is_valid(columns[name])) for name, form in formats.items() if form.header is not None]
+    if added:
+        columns["headers"] = with_schema_headers(columns.get("headers"), piece.num_rows, added)
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     return batch, MismatchedPiece(batch, unfit) if unfit else None

@@ -16,11 +16,10 @@ from spark_producer.schemas.protobuf.compiler import (
     parse_registered,
 )
 from spark_producer.schemas.protobuf.plan import plan_of
-from spark_producer.schemas.registry import PROTOBUF
-from spark_producer.schemas.schema_lookup import FindSchema, SchemaLookup, schema_text
+from spark_producer.schemas.registry import PROTOBUF, RegisteredSchema
+from spark_producer.schemas.schema_lookup import FindSchema, SchemaLookup, column_framing, complete_text, schema_text
 from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.types import name_of
-from spark_producer.schemas.wire_format import prefix_of
 
 
 def protobuf_format(
@@ -37,7 +36,6 @@ def protobuf_format(
         what = "the registry's latest schema"
         found = find_schema(SchemaLookup(options, subject_of(column, topic, None), None, PROTOBUF))
         message = message_of(compiled(parse_registered(found.text or ""), what), column.message, what)
-        schema_id = found.schema_id
         node = plan_of(message, kind, column.name, fill=column.fill)
     else:
         what = f"{column.name}Schema"
@@ -45,11 +43,14 @@ def protobuf_format(
             text = proto_schema(kind, name_of(f"{topic}_{column.name}" if topic else column.name), column.name)
         else:
             text = schema_text(column.schema, what)
-        message = message_of(compiled(ProtobufSchema(text), what), column.message, what)
+        whole, references = complete_text(text, column, options, PROTOBUF, find_schema)
+        schema = parse_registered(whole) if references else ProtobufSchema(text)
+        message = message_of(compiled(schema, what), column.message, what)
         node = plan_of(message, kind, column.name, fill=column.fill)  # before registration, as for Avro
         if column.schema_id is None:
             subject = subject_of(column, topic, None if column.schema is None else message.full_name)
-            schema_id = find_schema(SchemaLookup(options, subject, text, PROTOBUF)).schema_id
+            found = find_schema(SchemaLookup(options, subject, text, PROTOBUF, references))
         else:
-            schema_id = column.schema_id
-    return ColumnFormat(prefix_of(schema_id, message_indexes(message)), node)
+            found = RegisteredSchema(column.schema_id)
+    prefix, header = column_framing(column, found, message_indexes(message))
+    return ColumnFormat(prefix, node, header)

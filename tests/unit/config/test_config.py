@@ -12,7 +12,6 @@ from spark_producer.config import (
     CONSUMER_FIELDS,
     KAFKA_FIELDS,
     ProducerConfig,
-    RegistryOptions,
     SinkOptions,
     SourceOptions,
     camel_case,
@@ -25,6 +24,7 @@ from spark_producer.config import (
 from spark_producer.config.docs_table import option_rows, render_markdown
 from spark_producer.config.names import Fields
 from spark_producer.config.option import is_secret, parse_value
+from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.config.unsupported import UNSUPPORTED
 from spark_producer.errors import ConfigError
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
@@ -351,7 +351,7 @@ READ_ELSEWHERE = {
     **{
         f"{column}_{what}": "asked through `registry_table.wishes`"
         for column in ("value", "key")
-        for what in ("schema", "subject", "message_indexes")
+        for what in ("schema", "schema_references", "subject", "message_indexes")
     },
     "sasl_oauthbearer_extensions": "asked through `sasl_rules.credentials`",
     "sasl_oauthbearer_token_provider": "asked through `sasl_rules.credentials`",
@@ -408,7 +408,7 @@ def test_the_choices_of_compression_type_are_the_codecs() -> None:
 
 def test_every_option_is_documented_with_its_default() -> None:
     rows = {name: (default, doc) for name, default, doc in option_rows()}
-    assert len(rows) == len(FIELDS) + len(dataclasses.fields(SinkOptions)) + len(dataclasses.fields(RegistryOptions))
+    assert len(rows) == len(FIELDS) + len(dataclasses.fields(SinkOptions)) + len(REGISTRY_FIELDS)
     for default, doc in rows.values():
         assert default
         assert re.match(r"[A-Z`].{15,}[.)]$", doc), f"not a sentence of more than 16 characters: {doc!r}"

@@ -47,6 +47,21 @@ AVRO = SERVERS | URL | {"valueFormat": "avro"}
         ({"fillMissingFields": "false"}, "fillMissingFields has no effect"),
         (AVRO | {"use.latest.version": "true", "fillMissingFields": "yes"}, "must be one of auto, true, false"),
         (AVRO | {"value.subject.name.strategy": "TopicNamingStrategy"}, "Did you mean 'TopicNameStrategy'?"),
+        (AVRO | {"valueSchemaReferences": "[]"}, "valueSchemaReferences is for valueSchema"),
+        (
+            {"valueFormat": "avro", "valueSchemaId": "1", "valueSchema": "x", "valueSchemaReferences": "[]"},
+            "valueSchemaReferences is for valueSchema",
+        ),
+        (AVRO | {"subject.name.strategy.fallback.type": "NONE"}, "has no effect without AssociatedNameStrategy"),
+        (
+            AVRO | {"value.schema.id.deserializer": "DualSchemaIdDeserializer"},
+            "Did you mean 'value.schema.id.serializer'?",
+        ),
+        (AVRO | {"key.schema.id.serializer": "HeaderSchemaIdSerializer"}, "needs the schema's GUID from a registry"),
+        (
+            AVRO | {"value.schema.id.serializer": "HeaderSchemaIdSerializer", "includeHeaders": "false"},
+            "contradicts includeHeaders=false",
+        ),
         (AVRO | {"schema.registry.urls": "x"}, "Did you mean 'schema.registry.url'?"),
     ],
     ids=str,
