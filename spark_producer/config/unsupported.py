@@ -89,8 +89,13 @@ _FAMILIES: Mapping[str, str] = {
 """The reason for all unsupported names that begin with a prefix."""
 
 
+_SHARED = ("profile", "includeHeaders", "valueFormat", "keyFormat", "valueMessage", "keyMessage")
+"""Options of reads that writes have too."""
+
 SOURCE_OPTIONS = (
-    *(name for name in SOURCE_FIELDS if name not in ("profile", "includeHeaders", "valueFormat", "keyFormat")),
+    *(name for name in SOURCE_FIELDS if name not in _SHARED),
+    "value.schema.id.deserializer",
+    "key.schema.id.deserializer",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",

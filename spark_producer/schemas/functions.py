@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,8 +11,8 @@ from spark_producer.config.registry_parsing import parse_registry_options
 from spark_producer.errors import ConfigError, RecordError
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.column_format import ColumnFormat, encode_column
-from spark_producer.schemas.column_reader import ColumnReader, check_mode, column_kind, subject_schemas
-from spark_producer.schemas.decoded_column import ColumnDecoder
+from spark_producer.schemas.column_reader import ColumnReader, Reader, check_mode, column_kind, subject_schemas
+from spark_producer.schemas.header_ids import header_ids
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.reader_types import TypeRules
 from spark_producer.schemas.registry import AVRO, PROTOBUF, SchemaKey
@@ -145,6 +145,8 @@ def from_confluent_avro(
     writer_schemas: Mapping[int, str] | None = None,
     mode: str = "FAILFAST",
     recursive_field_max_depth: int = 0,
+    headers: Column | str | None = None,
+    is_key: bool = False,
 ) -> Column:
     """Return a column of Avro in Confluent's wire format decoded. Null stays null.
 
@@ -160,6 +162,9 @@ def from_confluent_avro(
         mode: The result for a value that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's
             `from_avro`.
         recursive_field_max_depth: How often a record may occur within itself; 0 refuses such schemas. As in `from_avro`.
+        headers: The column `headers` of the same rows, or its name: values whose header names a schema by its GUID are decoded
+            by it, as by reads of this source. By default all values have a prefix.
+        is_key: Whether the column is the key: then the header is `__key_schema_id` and not `__value_schema_id`.
 
     Raises:
         ConfigError: an option is wrong, neither `schema` nor `subject` is given, or the registry's client is not installed.
@@ -167,8 +172,6 @@ def from_confluent_avro(
         RegistryError: the registry cannot be reached, or does not have the subject.
         RecordError: in tasks, with `FAILFAST`, a value cannot be decoded; the message has its row in the batch, and the reason.
     """
-    from pyspark.sql.pandas.functions import arrow_udf
-    from pyspark.sql.pandas.types import from_arrow_type
 
     access = _access(options or {}, needed=schema is None)
     known: dict[SchemaKey, str] = dict((writer_schemas or {}).items())
@@ -181,17 +184,7 @@ def from_confluent_avro(
         )
     rules = TypeRules(_has_times(), recursive_field_max_depth)
     reader = ColumnReader("value", schema, rules, check_mode(mode), WriterSchemas(known, access))
-    decoders: list[ColumnDecoder] = []
-
-    def decode(values: ArrowArray) -> ArrowArray:
-        if not decoders:
-            decoders.append(reader.decoder())
-        return reader.decode(decoders[0], values, lambda row: f"row {row} of a batch")
-
-    decode.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    kind = from_arrow_type(column_kind(reader))
-    found: Column = arrow_udf(decode, kind)(column)  # type: ignore[call-overload]
-    return found
+    return _decoded(reader, column, headers, is_key=is_key)
 
 
 def from_confluent_protobuf(
@@ -203,6 +196,8 @@ def from_confluent_protobuf(
     message: str | None = None,
     mode: str = "FAILFAST",
     recursive_field_max_depth: int = 0,
+    headers: Column | str | None = None,
+    is_key: bool = False,
 ) -> Column:
     """Return a column of Protobuf in Confluent's wire format decoded. Null stays null.
 
@@ -219,6 +214,9 @@ def from_confluent_protobuf(
             another message was written to cannot be decoded.
         mode: What a value is that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in `from_protobuf`.
         recursive_field_max_depth: How often a message may occur within itself; 0 refuses such messages.
+        headers: The column `headers` of the same rows, or its name: values whose header names a schema by its GUID are decoded
+            by it, as by reads of this source. By default all values have a prefix.
+        is_key: Whether the column is the key: then the header is `__key_schema_id` and not `__value_schema_id`.
 
     Raises:
         ConfigError: an option is wrong, neither `schema` nor `subject` is given, or the registry's client or the compiler is not
@@ -227,11 +225,8 @@ def from_confluent_protobuf(
         RegistryError: the registry cannot be reached, or does not have the subject.
         RecordError: in tasks, with `FAILFAST`, a value cannot be decoded; the message has its row in the batch, and the reason.
     """
-    from pyspark.sql.pandas.functions import arrow_udf
-    from pyspark.sql.pandas.types import from_arrow_type
 
     from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
-    from spark_producer.schemas.protobuf.decoded_column import ProtobufDecoder
 
     access = _access(options or {}, needed=schema is None, kind=PROTOBUF)
     latest: str | None = None
@@ -240,16 +235,36 @@ def from_confluent_protobuf(
         latest, known = subject_schemas(access, subject)
     wanted = ReaderSchema(schema, message, recursive_field_max_depth)
     reader = protobuf_reader("value", wanted, check_mode(mode), known, access, latest)
-    decoders: list[ProtobufDecoder] = []
+    return _decoded(reader, column, headers, is_key=is_key)
 
-    def decode(values: ArrowArray) -> ArrowArray:
+
+def _decoded(reader: Reader, column: Column | str, headers: Column | str | None, *, is_key: bool) -> Column:
+    """Return the column of a reader's values; `headers` has the headers of the rows, if they are searched for ids."""
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    decoders: list[Any] = []
+
+    def decode(values: ArrowArray, *others: ArrowArray) -> ArrowArray:
         if not decoders:
             decoders.append(reader.decoder())
-        return reader.decode(decoders[0], values, lambda row: f"row {row} of a batch")
+        header = header_ids(others[0], "key" if is_key else "value") if others else None
+        return reader.decode(decoders[0], values, lambda row: f"row {row} of a batch", header)
 
-    decode.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    kind = from_arrow_type(reader.decoder().kind)
-    found: Column = arrow_udf(decode, kind)(column)  # type: ignore[call-overload]
+    def decode_both(values: ArrowArray, headers: ArrowArray) -> ArrowArray:
+        return decode(values, headers)
+
+    def decode_one(values: ArrowArray) -> ArrowArray:
+        return decode(values)
+
+    decode_both.__annotations__ = {"values": pa.Array, "headers": pa.Array, "return": pa.Array}
+    decode_one.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    kind = from_arrow_type(column_kind(reader))
+    found: Column
+    if headers is None:
+        found = arrow_udf(decode_one, kind)(column)  # type: ignore[call-overload]
+    else:
+        found = arrow_udf(decode_both, kind)(column, headers)  # type: ignore[call-overload]
     return found
 
 

@@ -55,7 +55,7 @@ AVRO = SERVERS | URL | {"valueFormat": "avro"}
         (AVRO | {"subject.name.strategy.fallback.type": "NONE"}, "has no effect without AssociatedNameStrategy"),
         (
             AVRO | {"value.schema.id.deserializer": "DualSchemaIdDeserializer"},
-            "Did you mean 'value.schema.id.serializer'?",
+            "it is for reads",
         ),
         (AVRO | {"key.schema.id.serializer": "HeaderSchemaIdSerializer"}, "needs the schema's GUID from a registry"),
         (
