@@ -120,11 +120,12 @@ wheel: ## build a wheel into dist and try it in an environment of its own, witho
 	@build/wheel/venv/bin/python .ci/try_wheel.py
 	@mkdir -p dist && cp build/wheel/*.whl dist && echo dist/$$(basename build/wheel/*.whl)
 
-platforms: setup-dev ## try the wheel with each Spark and Python in docs/platforms.md, with --archives, and with Sail; 9 GB and half an hour
+platforms: setup-dev ## try the wheel with each Spark and Python in docs/platforms.md, with --archives, Sail, and libraries of tables; 10 GB and half an hour
 	@$(BIN)/python -m tests.platforms $(ARGS)
 	@$(BIN)/python -m tests.platforms.kernels
 	@$(BIN)/python -m tests.platforms.shipping
 	@$(BIN)/python -m tests.platforms.sail
+	@$(BIN)/python -m tests.platforms.recipes
 
 constraints: setup-dev ## rewrite constraints.txt with the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py

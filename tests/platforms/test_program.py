@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.platforms import __main__ as platforms
-from tests.platforms import environments, kernel_program, kernels, program, sail
+from tests.platforms import environments, kernel_program, kernels, program, recipes, sail
 from tests.platforms.shipping import ROWS, judge
 
 SECONDS = 240
@@ -46,6 +47,25 @@ def test_sail_runs_the_wheel_and_the_examples_of_its_page() -> None:
     ways = sail.tried()
     assert {way["way"]: way["wrong"] for way in ways} == dict.fromkeys((way["way"] for way in ways), "")
     assert len(ways) == 6
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_the_recipes_of_all_libraries() -> None:
+    assert recipes.tried() == {"kafka_to_tables": "", "tables_to_kafka": ""}
+
+
+def test_the_recipes_of_pandas() -> None:
+    """All others need large libraries, in an environment of their own."""
+    assert recipes.run(Path(sys.executable), "pandas") == {"kafka_to_tables": "", "tables_to_kafka": ""}
+
+
+def test_the_pages_of_recipes_name_the_versions_that_are_tried() -> None:
+    tried = dict(re.findall(r"^([a-z]+)\S*==(\d+\.\d+)", "\n".join(recipes.PACKAGES), re.MULTILINE))
+    for name in ("kafka_to_tables", "tables_to_kafka"):
+        page = " ".join((environments.ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").split()).lower()
+        for library, version in tried.items():
+            assert f"{library} {version}" in page, (name, library)
 
 
 def test_the_page_of_sail_names_the_versions_that_are_tried() -> None:
