@@ -99,6 +99,7 @@ def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: Wheel, t
         "compiled_avro_decode",
         "compiled_decode",
         "compiled_murmur2",
+        "compiled_protobuf",
         "compiled_protobuf_decode",
         "compiled_single",
     }
