@@ -1,7 +1,9 @@
 # cython: language_level=3
-"""The compiled decoder's view of its program, its columns and the bytes of a row, and the reading of varints."""
+"""The compiled decoder's view of its program and the bytes of a row, and the reading of varints."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from spark_producer.kernel.growing_columns cimport GOOD, Store
 
 cdef enum Code:
     DO_NULL = 0
@@ -21,18 +23,7 @@ cdef enum Code:
     DO_DEFAULT = 14
     DO_FAIL = 15
 
-cdef enum Stored:
-    AS_NOTHING = 0
-    AS_LONG = 1
-    AS_FLOAT = 2
-    AS_DOUBLE = 3
-    AS_BOOLEAN = 4
-    AS_BYTES = 5
-    AS_RECORD = 6
-    AS_ARRAY = 7
-
-cdef enum Why:
-    GOOD = 0
+cdef enum:
     TRUNCATED = 1
     TRAILING = 2
     VARINT = 3
@@ -45,8 +36,6 @@ cdef enum Why:
     NESTING = 10
     TIME = 11
     SCHEMA = 12
-    FULL = 100  # a column would have more than 2 GiB
-    NO_MEMORY = 101
 
 cdef struct Operation:
     int code
@@ -59,32 +48,14 @@ cdef struct Operation:
     const uint8_t* constant
     int64_t constant_size
 
-cdef struct Column:
-    int storage
-    int item  # bytes of one of `values`
-    int children
-    bint nullable
-    const int* first_child
-    int64_t capacity  # values for which there is memory
-    int64_t data_capacity
-    uint8_t* valid
-    uint8_t* values
-    uint8_t* data
-
-cdef struct Counts:
-    int64_t length
-    int64_t size  # the bytes of `data`, or the items of a list
-
 cdef struct Decoder:
     const Operation* ops
-    Column* columns
-    Counts* counts
+    Store store
     const uint8_t* at
     const uint8_t* end
     int64_t items_left
     int depth
     int op
-    void* memory  # the list of the bytearrays: valid, values and data of each column
 
 
 cdef inline int read_long_slowly(Decoder* decoder, int64_t* out) noexcept nogil:

@@ -6,7 +6,8 @@ A program is made from two schemas before any row is read (`schemas/resolution.p
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -183,6 +184,29 @@ class RawColumn(NamedTuple):
     valid: ByteArray | None
     values: npt.NDArray[Any]
     data: ByteArray
+
+
+class StoredColumn(Protocol):
+    """What a plan says of a column while rows are decoded."""
+
+    @property
+    def storage(self) -> Storage:
+        """How its values are stored."""
+
+    @property
+    def nullable(self) -> bool:
+        """Whether each value has a mark of validity."""
+
+
+def raw_columns(plans: Sequence[StoredColumn], memory: Sequence[bytearray], lengths: Sequence[int]) -> list[RawColumn]:
+    """Return columns over the memory of the compiled decoders: three bytearrays each, for `valid`, `values` and `data`."""
+    found = []
+    for number, (plan, length) in enumerate(zip(plans, lengths, strict=True)):
+        flags, values, data = memory[3 * number : 3 * number + 3]
+        valid = np.frombuffer(flags, np.uint8) if plan.nullable else None
+        items = np.frombuffer(values, ITEM_TYPES[plan.storage])
+        found.append(RawColumn(length, valid, items, np.frombuffer(data, np.uint8)))
+    return found
 
 
 MAX_OFFSET = (1 << 31) - 1

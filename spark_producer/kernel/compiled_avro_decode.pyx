@@ -5,7 +5,6 @@ It goes over the rows once. Each column grows in bytearrays, which become the me
 code, and their numbers are checked before the first row; the bytes of rows are never trusted.
 """
 
-from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_Resize
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -21,94 +20,50 @@ from spark_producer.kernel.avro_program import (
     TOO_MUCH,
     Failure,
     OpCode,
-    RawColumn,
     Reason,
     Storage,
+    raw_columns,
 )
 
 from spark_producer.kernel.avro_decoder cimport (
-    AS_ARRAY, AS_BYTES, AS_DOUBLE, AS_LONG, AS_NOTHING, AS_RECORD, BRANCH, DO_ABSENT, DO_ARRAY, DO_BOOLEAN, DO_BYTES,
-    DO_DEFAULT, DO_DOUBLE, DO_ENUM, DO_FAIL, DO_FIXED, DO_FLOAT, DO_INT, DO_LONG, DO_MEMBER, DO_NULL, DO_RECORD, DO_UNION,
-    FULL, GOOD, ITEMS, NESTING, NO_MEMORY, NOT_BOOLEAN, NOT_INT, SCHEMA, SYMBOL, TIME, TRAILING, TRUNCATED, Column, Counts,
-    Decoder, Operation, read_length, read_long,
+    BRANCH, DO_ABSENT, DO_ARRAY, DO_BOOLEAN, DO_BYTES, DO_DEFAULT, DO_DOUBLE, DO_ENUM, DO_FAIL, DO_FIXED, DO_FLOAT, DO_INT,
+    DO_LONG, DO_MEMBER, DO_NULL, DO_RECORD, DO_UNION, ITEMS, NESTING, NOT_BOOLEAN, NOT_INT, SCHEMA, SYMBOL, TIME, TRAILING,
+    TRUNCATED, Decoder, Operation, read_length, read_long,
+)
+from spark_producer.kernel.growing_columns cimport (
+    FULL, GOOD, IN_ARRAY, IN_BYTES, IN_DOUBLE, IN_LONG, IN_NOTHING, IN_RECORD, NO_MEMORY, Column, Counts, append_bytes,
+    begin_value, cut_memory, make_columns,
 )
 
 assert tuple(OpCode) == tuple(range(DO_NULL, DO_FAIL + 1))
-assert tuple(Storage) == tuple(range(AS_NOTHING, AS_ARRAY + 1))
+assert tuple(Storage) == tuple(range(IN_NOTHING, IN_ARRAY + 1))
 assert tuple(Reason) == tuple(range(TRUNCATED, SCHEMA + 1))
 assert MAX_OFFSET == INT32_MAX
 
 cdef int MAX_DEPTH = MAX_NESTING
 cdef int64_t FREE_ITEMS = ITEMS_WITHOUT_BYTES
 
-cdef int resize(object memory, uint8_t** start, int64_t size) except -1:
-    PyByteArray_Resize(memory, size)
-    start[0] = <uint8_t*>PyByteArray_AsString(memory)
-    return 0
-
-
-cdef int enlarge(Decoder* decoder, int column, int64_t capacity) noexcept with gil:
-    """Make memory for `capacity` values of a column."""
-    cdef Column* target = &decoder.columns[column]
-    cdef list memory = <list>decoder.memory
-    try:
-        if target.nullable:
-            resize(memory[3 * column], &target.valid, capacity)
-        resize(memory[3 * column + 1], &target.values, (capacity + 1) * target.item)
-    except MemoryError:
-        return NO_MEMORY
-    target.capacity = capacity
-    return GOOD
-
-
-cdef int enlarge_data(Decoder* decoder, int column, int64_t capacity) noexcept with gil:
-    cdef Column* target = &decoder.columns[column]
-    try:
-        resize((<list>decoder.memory)[3 * column + 2], &target.data, capacity)
-    except MemoryError:
-        return NO_MEMORY
-    target.data_capacity = capacity
-    return GOOD
-
-
-cdef inline int begin(Decoder* decoder, int column, uint8_t valid) noexcept nogil:
-    """Begin a value, for which there is memory then; the caller stores it at `length - 1`."""
-    cdef Column* target = &decoder.columns[column]
-    cdef int64_t length = decoder.counts[column].length
-    cdef int failed
-    if length >= target.capacity:
-        if length >= INT32_MAX:
-            return FULL
-        failed = enlarge(decoder, column, 2 * length + 16)
-        if failed:
-            return failed
-    if target.nullable:
-        target.valid[length] = valid
-    decoder.counts[column].length = length + 1
-    return GOOD
-
-
 cdef int put_null(Decoder* decoder, int column) noexcept nogil:
     """Add a null, or what lies below one."""
-    cdef Column* target = &decoder.columns[column]
-    cdef int index, failed = begin(decoder, column, 0)
-    cdef int64_t length = decoder.counts[column].length
+    cdef Column* target = &decoder.store.columns[column]
+    cdef int index, failed = begin_value(&decoder.store, column, 0)
+    cdef int64_t length = decoder.store.counts[column].length
     if failed:
         return failed
-    if target.storage == AS_BYTES or target.storage == AS_ARRAY:
-        (<int32_t*>target.values)[length] = <int32_t>decoder.counts[column].size
-    elif target.storage == AS_RECORD:
+    if target.storage == IN_BYTES or target.storage == IN_ARRAY:
+        (<int32_t*>target.values)[length] = <int32_t>decoder.store.counts[column].size
+    elif target.storage == IN_RECORD:
         for index in range(target.children):
             failed = put_null(decoder, target.first_child[index])
             if failed:
                 return failed
-    elif target.storage != AS_NOTHING:
+    elif target.storage != IN_NOTHING:
         memset(target.values + (length - 1) * target.item, 0, target.item)
     return GOOD
 
 
 cdef inline int put_long(Decoder* decoder, const Operation* op, int64_t found) noexcept nogil:
-    cdef Column* target = &decoder.columns[op.column]
+    cdef Column* target = &decoder.store.columns[op.column]
     cdef int64_t place, scaled
     cdef int failed
     if op.divisor != 1:
@@ -118,13 +73,13 @@ cdef inline int put_long(Decoder* decoder, const Operation* op, int64_t found) n
         if found > INT64_MAX / op.factor or found < INT64_MIN / op.factor:
             return TIME
         found *= op.factor
-    failed = begin(decoder, op.column, 1)
+    failed = begin_value(&decoder.store, op.column, 1)
     if failed:
         return failed
-    place = decoder.counts[op.column].length - 1
-    if target.storage == AS_LONG:
+    place = decoder.store.counts[op.column].length - 1
+    if target.storage == IN_LONG:
         (<int64_t*>target.values)[place] = found
-    elif target.storage == AS_DOUBLE:
+    elif target.storage == IN_DOUBLE:
         (<double*>target.values)[place] = <double>found
     else:
         (<float*>target.values)[place] = <float>found
@@ -143,22 +98,21 @@ cdef inline int run_real(Decoder* decoder, const Operation* op) noexcept nogil:
     decoder.at += width
     if op.column < 0:
         return GOOD
-    target = &decoder.columns[op.column]
-    failed = begin(decoder, op.column, 1)
+    target = &decoder.store.columns[op.column]
+    failed = begin_value(&decoder.store, op.column, 1)
     if failed:
         return failed
     if target.item == width:
-        memcpy(target.values + (decoder.counts[op.column].length - 1) * width, start, width)
+        memcpy(target.values + (decoder.store.counts[op.column].length - 1) * width, start, width)
     else:
         memcpy(&single, start, 4)
         found = single
-        memcpy(target.values + (decoder.counts[op.column].length - 1) * 8, &found, 8)
+        memcpy(target.values + (decoder.store.counts[op.column].length - 1) * 8, &found, 8)
     return GOOD
 
 
 cdef inline int run_bytes(Decoder* decoder, const Operation* op) noexcept nogil:
-    cdef int64_t length = op.width, size
-    cdef Column* target
+    cdef int64_t length = op.width
     cdef int failed
     if op.code == DO_BYTES:
         failed = read_length(decoder, &length)
@@ -167,22 +121,12 @@ cdef inline int run_bytes(Decoder* decoder, const Operation* op) noexcept nogil:
     if decoder.end - decoder.at < length:
         return TRUNCATED
     if op.column >= 0:
-        failed = begin(decoder, op.column, 1)
+        failed = begin_value(&decoder.store, op.column, 1)
         if failed:
             return failed
-        target = &decoder.columns[op.column]
-        size = decoder.counts[op.column].size
-        if size + length > INT32_MAX:
-            return FULL
-        if size + length > target.data_capacity:
-            failed = enlarge_data(decoder, op.column, min(2 * (size + length) + 64, <int64_t>INT32_MAX))
-            if failed:
-                return failed
-        if length:
-            memcpy(target.data + size, decoder.at, length)
-        size += length
-        decoder.counts[op.column].size = size
-        (<int32_t*>target.values)[decoder.counts[op.column].length] = <int32_t>size
+        failed = append_bytes(&decoder.store, op.column, decoder.at, length)
+        if failed:
+            return failed
     decoder.at += length
     return GOOD
 
@@ -220,15 +164,15 @@ cdef int run_array(Decoder* decoder, const Operation* op, int number) noexcept n
                     return failed
             decoder.op = number
         if op.column >= 0:
-            decoder.counts[op.column].size += count
-            if decoder.counts[op.column].size > INT32_MAX:
+            decoder.store.counts[op.column].size += count
+            if decoder.store.counts[op.column].size > INT32_MAX:
                 return FULL
     decoder.depth -= 1
     if op.column >= 0:
-        failed = begin(decoder, op.column, 1)
+        failed = begin_value(&decoder.store, op.column, 1)
         if failed:
             return failed
-        (<int32_t*>decoder.columns[op.column].values)[decoder.counts[op.column].length] = <int32_t>decoder.counts[op.column].size
+        (<int32_t*>decoder.store.columns[op.column].values)[decoder.store.counts[op.column].length] = <int32_t>decoder.store.counts[op.column].size
     return GOOD
 
 
@@ -238,7 +182,7 @@ cdef int run_record(Decoder* decoder, const Operation* op) noexcept nogil:
     if decoder.depth > MAX_DEPTH:
         return NESTING
     if op.column >= 0:
-        failed = begin(decoder, op.column, 1)
+        failed = begin_value(&decoder.store, op.column, 1)
         if failed:
             return failed
     for index in range(op.children):
@@ -250,8 +194,8 @@ cdef int run_record(Decoder* decoder, const Operation* op) noexcept nogil:
 
 
 cdef int run_member(Decoder* decoder, const Operation* op) noexcept nogil:
-    cdef Column* target = &decoder.columns[op.column]
-    cdef int index, failed = begin(decoder, op.column, 1)
+    cdef Column* target = &decoder.store.columns[op.column]
+    cdef int index, failed = begin_value(&decoder.store, op.column, 1)
     if failed:
         return failed
     for index in range(target.children):
@@ -289,10 +233,10 @@ cdef int run_boolean(Decoder* decoder, const Operation* op) noexcept nogil:
     if found > 1:
         return NOT_BOOLEAN
     if op.column >= 0:
-        failed = begin(decoder, op.column, 1)
+        failed = begin_value(&decoder.store, op.column, 1)
         if failed:
             return failed
-        decoder.columns[op.column].values[decoder.counts[op.column].length - 1] = found
+        decoder.store.columns[op.column].values[decoder.store.counts[op.column].length - 1] = found
     return GOOD
 
 
@@ -339,7 +283,7 @@ cdef int run(Decoder* decoder, int number) noexcept nogil:
     if op.code == DO_MEMBER:
         return run_member(decoder, op)
     if op.code == DO_NULL:
-        return begin(decoder, op.column, 1) if op.column >= 0 else GOOD
+        return begin_value(&decoder.store, op.column, 1) if op.column >= 0 else GOOD
     return SCHEMA
 
 
@@ -367,18 +311,6 @@ cdef int fill_column(Column* column, object plan, const int* children, int colum
     column.first_child, column.children = children, len(plan.children)
     require(all(0 < child < columns for child in plan.children))
     return 0
-
-
-cdef object finished(const Column* column, const Counts* counts, bytearray valid, bytearray values, bytearray data, object item):
-    """Return a column over the memory of the bytearrays, cut to what they have."""
-    cdef int64_t length = counts.length
-    offsets = column.storage == AS_BYTES or column.storage == AS_ARRAY
-    stored = column.storage != AS_NOTHING and column.storage != AS_RECORD
-    PyByteArray_Resize(values, (length + offsets) * column.item if stored else 0)
-    PyByteArray_Resize(valid, length if column.nullable else 0)
-    PyByteArray_Resize(data, counts.size if column.storage == AS_BYTES else 0)
-    flags = np.frombuffer(valid, np.uint8) if column.nullable else None
-    return RawColumn(length, flags, np.frombuffer(values, item), np.frombuffer(data, np.uint8))
 
 
 def decode_avro(program, data, starts, ends):
@@ -413,12 +345,9 @@ def decode_avro(program, data, starts, ends):
         for index, each in enumerate(program.columns):
             fill_column(&targets[index], each, &children[at], columns)
             at += len(each.children)
-        decoder.ops, decoder.columns, decoder.counts, decoder.memory = table, targets, counts, <void*>memory
-        for index in range(columns):
-            if enlarge(&decoder, index, rows) == NO_MEMORY:
-                raise MemoryError
-            if targets[index].storage == AS_BYTES or targets[index].storage == AS_ARRAY:
-                (<int32_t*>targets[index].values)[0] = 0
+        decoder.ops = table
+        decoder.store.columns, decoder.store.counts, decoder.store.memory = targets, counts, <void*>memory
+        make_columns(&decoder.store, columns, rows)
         while row < rows:
             with nogil:
                 while row < rows:
@@ -439,13 +368,9 @@ def decode_avro(program, data, starts, ends):
                 failures.append(Failure(row, failed, decoder.at - base - firsts[row], decoder.op))
                 memcpy(counts, saved, columns * sizeof(Counts))
                 row, failed = row + 1, GOOD
-        return [
-            finished(
-                &targets[index], &counts[index], memory[3 * index], memory[3 * index + 1], memory[3 * index + 2],
-                ITEM_TYPES[program.columns[index].storage],
-            )
-            for index in range(columns)
-        ], failures
+        for index in range(columns):
+            cut_memory(&decoder.store, index)
+        return raw_columns(program.columns, memory, [counts[index].length for index in range(columns)]), failures
     finally:
         free(table)
         free(targets)

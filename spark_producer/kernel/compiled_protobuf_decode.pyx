@@ -5,14 +5,13 @@ It goes over the rows once. Each column grows in bytearrays, which become the me
 code, and their numbers are checked before the first row; the bytes of rows are never trusted.
 """
 
-from cpython.bytearray cimport PyByteArray_Resize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 import numpy as np
 
-from spark_producer.kernel.avro_program import ITEM_TYPES, MAX_OFFSET, TOO_MUCH, Failure, RawColumn, Storage
+from spark_producer.kernel.avro_program import ITEM_TYPES, MAX_OFFSET, TOO_MUCH, Failure, Storage, raw_columns
 from spark_producer.kernel.protobuf_program import (
     FREE_VALUES,
     MAX_DEPTH,
@@ -25,12 +24,13 @@ from spark_producer.kernel.protobuf_program import (
     filled_values,
 )
 
-from spark_producer.kernel.protobuf_columns cimport append_bytes, begin, begin_item, clear, cut, enlarge, keep_items
+from spark_producer.kernel.growing_columns cimport (
+    FULL, GOOD, IN_ARRAY, IN_BYTES, IN_NOTHING, IN_RECORD, NO_MEMORY, Column, Counts, append_bytes, cut_memory, make_columns,
+)
+from spark_producer.kernel.protobuf_columns cimport begin, begin_item, clear, cut, keep_items
 from spark_producer.kernel.protobuf_decoder cimport (
     AS_BOOL, AS_BYTES, AS_DOUBLE, AS_FIXED32, AS_FIXED64, AS_FLOAT, AS_GROUP, AS_INT32, AS_INT64, AS_MESSAGE, AS_SFIXED32,
-    AS_SINT32, AS_SINT64, AS_UINT32, FULL, GOOD, GROUP, IN_ARRAY, IN_BYTES, IN_NOTHING, IN_RECORD, ITEMS,
-    NESTING, NO_MEMORY, TRUNCATED, WIRE_BYTES, WIRE_END, WIRE_FIXED32, WIRE_FIXED64, WIRE_START, WIRE_VARINT, Column, Counts,
-    Decoder, Entry, Layout, read_length, read_tag, read_varint,
+    AS_SINT32, AS_SINT64, AS_UINT32, GROUP, ITEMS, NESTING, TRUNCATED, WIRE_BYTES, WIRE_END, WIRE_FIXED32, WIRE_FIXED64, WIRE_START, WIRE_VARINT, Decoder, Entry, Layout, read_length, read_tag, read_varint,
 )
 
 assert tuple(Form) == tuple(range(AS_INT32, AS_GROUP + 1))
@@ -52,18 +52,18 @@ cdef inline int make_room(Decoder* decoder, const Entry* field) noexcept nogil:
     """Begin a new item, or clear the fields that exclude this one. The value's place is the last one of `field.target` then."""
     cdef int index, failed, rival
     if field.repeated:
-        return begin_item(decoder, field.column)
+        return begin_item(&decoder.store, field.column)
     for index in range(field.rivals):
         rival = field.first_rival[index]
-        if decoder.columns[rival].valid[decoder.counts[rival].length - 1]:
-            failed = clear(decoder, rival)
+        if decoder.store.columns[rival].valid[decoder.store.counts[rival].length - 1]:
+            failed = clear(&decoder.store, rival)
             if failed:
                 return failed
     return GOOD
 
 
 cdef inline int put_bytes(Decoder* decoder, const Entry* field) noexcept nogil:
-    cdef Column* target = &decoder.columns[field.target]
+    cdef Column* target = &decoder.store.columns[field.target]
     cdef const uint8_t* content
     cdef int64_t length, last
     cdef int failed = read_length(decoder, &length)
@@ -76,11 +76,11 @@ cdef inline int put_bytes(Decoder* decoder, const Entry* field) noexcept nogil:
     failed = make_room(decoder, field)
     if failed:
         return failed
-    last = decoder.counts[field.target].length - 1
+    last = decoder.store.counts[field.target].length - 1
     if target.nullable:
         target.valid[last] = 1
-    decoder.counts[field.target].size = (<int32_t*>target.values)[last]
-    return append_bytes(decoder, field.target, content, length)
+    decoder.store.counts[field.target].size = (<int32_t*>target.values)[last]
+    return append_bytes(&decoder.store, field.target, content, length)
 
 
 cdef inline bint is_known(const Entry* field, int64_t number) noexcept nogil:
@@ -128,7 +128,7 @@ cdef inline int read_number(Decoder* decoder, const Entry* field, uint64_t* out)
 
 
 cdef inline int put_number(Decoder* decoder, const Entry* field) noexcept nogil:
-    cdef Column* target = &decoder.columns[field.target]
+    cdef Column* target = &decoder.store.columns[field.target]
     cdef uint64_t found
     cdef int64_t last
     cdef int failed = read_number(decoder, field, &found)
@@ -140,7 +140,7 @@ cdef inline int put_number(Decoder* decoder, const Entry* field) noexcept nogil:
     failed = make_room(decoder, field)
     if failed:
         return failed
-    last = decoder.counts[field.target].length - 1
+    last = decoder.store.counts[field.target].length - 1
     if target.nullable:
         target.valid[last] = 1
     if target.item == 8:
@@ -169,7 +169,7 @@ cdef int put_packed(Decoder* decoder, const Entry* field) noexcept nogil:
 
 cdef int put_message(Decoder* decoder, const Entry* field) noexcept nogil:
     cdef const uint8_t* end = decoder.end
-    cdef Column* target = &decoder.columns[field.target]
+    cdef Column* target = &decoder.store.columns[field.target]
     cdef int64_t length
     cdef int failed
     decoder.depth += 1
@@ -183,22 +183,22 @@ cdef int put_message(Decoder* decoder, const Entry* field) noexcept nogil:
             return TRUNCATED
         decoder.end = decoder.at + length
     if field.repeated:
-        decoder.values_left -= decoder.columns[field.column].filled
+        decoder.values_left -= decoder.store.columns[field.column].filled
         if decoder.values_left < 0:
             return ITEMS
     failed = make_room(decoder, field)
     if failed:
         return failed
     if not field.repeated and target.nullable:
-        target.valid[decoder.counts[field.target].length - 1] = 1
+        target.valid[decoder.store.counts[field.target].length - 1] = 1
     decoder.unknown_symbol = False
     failed = read_message(decoder, field.message, field.number if field.form == AS_GROUP else 0)
     if failed:
         return failed
     decoder.end = end
     decoder.depth -= 1
-    if decoder.unknown_symbol and decoder.columns[field.column].children == 2 and field.repeated:
-        keep_items(decoder, field.column, decoder.counts[field.column].size - 1)
+    if decoder.unknown_symbol and decoder.store.columns[field.column].children == 2 and field.repeated:
+        keep_items(&decoder.store, field.column, decoder.store.counts[field.column].size - 1)
     decoder.unknown_symbol = False
     return GOOD
 
@@ -334,17 +334,6 @@ cdef int fill_column(Column* column, object plan, bytes absent, int64_t filled, 
     return 0
 
 
-cdef object finished(const Column* column, const Counts* counts, bytearray valid, bytearray values, bytearray data, object item):
-    """Return a column over the memory of the bytearrays, cut to what they have."""
-    cdef int64_t length = counts.length
-    offsets = column.storage == IN_BYTES or column.storage == IN_ARRAY
-    PyByteArray_Resize(values, (length + offsets) * column.item if column.storage != IN_RECORD else 0)
-    PyByteArray_Resize(valid, length if column.nullable else 0)
-    PyByteArray_Resize(data, counts.size if column.storage == IN_BYTES else 0)
-    flags = np.frombuffer(valid, np.uint8) if column.nullable else None
-    return RawColumn(length, flags, np.frombuffer(values, item), np.frombuffer(data, np.uint8))
-
-
 def absent_value(plan):
     """Return the bytes of an absent field's value."""
     fixed = plan.storage != Storage.BYTES and not plan.default
@@ -392,19 +381,16 @@ def decode_protobuf(program, data, starts, ends):
             layouts[index].column, layouts[index].fields = message.column, len(message.fields)
             layouts[index].first_field = &entries[at]
             at += len(message.fields)
-        decoder.messages, decoder.columns, decoder.counts, decoder.memory = layouts, targets, counts, <void*>memory
-        for index in range(columns):
-            if enlarge(&decoder, index, rows) == NO_MEMORY:
-                raise MemoryError
-            if targets[index].storage == IN_BYTES or targets[index].storage == IN_ARRAY:
-                (<int32_t*>targets[index].values)[0] = 0
+        decoder.messages = layouts
+        decoder.store.columns, decoder.store.counts, decoder.store.memory = targets, counts, <void*>memory
+        make_columns(&decoder.store, columns, rows)
         while row < rows:
             with nogil:
                 while row < rows:
                     decoder.at, decoder.end = base + firsts[row], base + lasts[row]
                     decoder.values_left, decoder.depth = FREE + PER_BYTE * (lasts[row] - firsts[row]), 0
                     decoder.unknown_symbol = False
-                    failed = begin(&decoder, 0)
+                    failed = begin(&decoder.store, 0)
                     if failed == GOOD:
                         failed = read_message(&decoder, 0, 0)
                     if failed != GOOD:
@@ -416,15 +402,11 @@ def decode_protobuf(program, data, starts, ends):
                 if failed == NO_MEMORY:
                     raise MemoryError
                 failures.append(Failure(row, failed, decoder.at - base - firsts[row], decoder.column))
-                cut(&decoder, 0, row + 1 - len(failures))
+                cut(&decoder.store, 0, row + 1 - len(failures))
                 row, failed = row + 1, GOOD
-        return [
-            finished(
-                &targets[index], &counts[index], memory[3 * index], memory[3 * index + 1], memory[3 * index + 2],
-                ITEM_TYPES[program.columns[index].storage],
-            )
-            for index in range(columns)
-        ], failures
+        for index in range(columns):
+            cut_memory(&decoder.store, index)
+        return raw_columns(program.columns, memory, [counts[index].length for index in range(columns)]), failures
     finally:
         free(entries)
         free(layouts)

@@ -1,7 +1,9 @@
 # cython: language_level=3
-"""The compiled Protobuf decoder's view of its program, its columns and the bytes of a row, and the reading of varints."""
+"""The compiled Protobuf decoder's view of its program and the bytes of a row, and the reading of varints."""
 
 from libc.stdint cimport INT32_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint64_t
+
+from spark_producer.kernel.growing_columns cimport GOOD, Store
 
 cdef enum Wire:
     WIRE_VARINT = 0
@@ -27,18 +29,7 @@ cdef enum Written:
     AS_MESSAGE = 12
     AS_GROUP = 13
 
-cdef enum Stored:
-    IN_NOTHING = 0
-    IN_LONG = 1
-    IN_FLOAT = 2
-    IN_DOUBLE = 3
-    IN_BOOLEAN = 4
-    IN_BYTES = 5
-    IN_RECORD = 6
-    IN_ARRAY = 7
-
-cdef enum Why:
-    GOOD = 0
+cdef enum:
     TRUNCATED = 1
     VARINT = 2
     TAG = 3
@@ -46,8 +37,6 @@ cdef enum Why:
     GROUP = 5
     NESTING = 6
     ITEMS = 7
-    FULL = 100  # a column would have more than 2 GiB
-    NO_MEMORY = 101
 
 cdef enum Bounds:
     VARINT_BYTES = 10
@@ -71,36 +60,15 @@ cdef struct Layout:  # a message
     int fields
     const Entry* first_field
 
-cdef struct Column:
-    int storage
-    int item  # bytes of one of `values`
-    int children
-    bint nullable
-    const int* first_child
-    const uint8_t* absent  # the value of an absent field
-    int64_t absent_size
-    int64_t filled  # the values that an item begins with
-    int64_t capacity  # values for which there is memory
-    int64_t data_capacity
-    uint8_t* valid
-    uint8_t* values
-    uint8_t* data
-
-cdef struct Counts:
-    int64_t length
-    int64_t size  # the bytes of `data`, or the items of a list
-
 cdef struct Decoder:
     const Layout* messages
-    Column* columns
-    Counts* counts
+    Store store
     const uint8_t* at
     const uint8_t* end
     int64_t values_left
     int depth
     int column  # that of the field that is decoded
     bint unknown_symbol
-    void* memory  # the list of the bytearrays: valid, values and data of each column
 
 
 cdef inline int read_slowly(Decoder* decoder, uint64_t* out, int limit, int reason) noexcept nogil:
