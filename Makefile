@@ -11,6 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --no-loadscop
 # it imports, and each process of pytest rewrites all tests.
 unexport PYTHONDONTWRITEBYTECODE
 ZIP ?= dist/pyproducer.zip
+KERBEROS := gcc libkrb5-dev krb5-kdc krb5-admin-server
 # The versions that passed together. `make clean setup-dev CONSTRAINTS=` takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= constraints.txt
 CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
@@ -18,7 +19,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +53,17 @@ quickstart: setup ## start the embedded broker, write the flights of 2013, read 
 
 jars: setup-dev ## fetch Kafka, and make the archives that its JVMs and Spark's start from
 	@$(BIN)/python -m tests.support.jars
+
+kerberos: $(VENV)/kerberos.stamp ## install MIT's KDC and gssapi, without which the tests of Kerberos are skipped; needs Debian and root
+
+# gssapi has no wheel for Linux: it is built against Kerberos's headers, in less than a minute, by the Cython that it names.
+$(VENV)/kerberos.stamp: pyproject.toml $(VENV)/dev.stamp
+	@PATH="$$PATH:/usr/sbin"; command -v krb5-config > /dev/null && command -v krb5kdc > /dev/null || { \
+	  test "$$(id -u)" = 0 && apt-get update -qq -o Acquire::Retries=5 && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Acquire::Retries=5 $(KERBEROS) > /dev/null; \
+	} || { echo "Kerberos is needed: apt-get install $(KERBEROS)"; exit 1; }
+	@$(BIN)/python -m pip install --quiet $(CONSTRAIN) gssapi
+	@touch $@
 
 bytecode: setup-dev ## compile package and tests once, so that the processes of a run need not all do it
 	@$(BIN)/python -m compileall -q spark_producer tests benchmarks jobs

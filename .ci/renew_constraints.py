@@ -23,7 +23,7 @@ def resolve() -> list[str]:
     """A line for each package of all that is needed to run, test, check and build."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        wanted = [".[jobs,isal]", "--group", "dev", "--group", "wheels", "pip"]
+        wanted = [".[jobs,isal,kerberos]", "--group", "dev", "--group", "wheels", "pip"]
         pip = [sys.executable, "-m", "pip", "install", "--quiet"]
         only_plan = ["--dry-run", "--ignore-installed", "--report", str(report)]
         subprocess.run([*pip, *only_plan, *wanted], cwd=ROOT, check=True)

@@ -42,7 +42,7 @@ class ConnectionOptions(SecurityOptions):
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
-        "All addresses of a host are tried in turn; only Kerberos needs canonical names.",
+        "All addresses of a host are tried in turn. Canonical names, which Kerberos may need for an alias, are not looked up.",
         choices=("use_all_dns_ips",),
     )
     client_id: str = option("pyproducer", "Name under which the brokers log and meter this client.")

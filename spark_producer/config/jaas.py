@@ -3,7 +3,7 @@
     CLASS required|requisite|sufficient|optional (KEY=VALUE)* ;
 
 A value is bare (ASCII letters, digits and `._-$`) or in quotes, with `\\"`, `\\'` and `\\\\`. Java loads the named class, which
-was a way to run code on other machines (CVE-2023-25194); here four class names are known, and none is loaded. An error has the
+was a way to run code on other machines (CVE-2023-25194); here five class names are known, and none is loaded. An error has the
 position and the known names. It never shows the text, since any part of it may be part of a password.
 
 The scanner reads each character once, so the time is linear in the length of the text.
@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from spark_producer.common.secret import Secret
 from spark_producer.config.references import has_no_kind, has_reference, is_reference
-from spark_producer.config.unsupported import KERBEROS
 from spark_producer.errors import ConfigError
 
 NAME = "kafka.sasl.jaas.config"
@@ -25,6 +24,7 @@ MAX_LENGTH = 65_536
 """Maximum length of the text in characters; a few hundred are usual."""
 
 PLAIN, SCRAM, OAUTH, IAM = "PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule", "IAMLoginModule"
+KRB5 = "Krb5LoginModule"
 
 _AWS_KEYS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName")
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -32,7 +32,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     SCRAM: ("username", "password", "tokenauth"),
     OAUTH: ("clientId", "clientSecret", "scope", *_AWS_KEYS),
     IAM: _AWS_KEYS,
-}
+    KRB5: (
+        "useKeyTab", "keyTab", "principal", "useTicketCache", "ticketCache", "serviceName",
+        # These say nothing of a client: it has no prompt, and reads krb5.conf and the ticket cache again for each new ticket.
+        "storeKey", "doNotPrompt", "refreshKrb5Config", "renewTGT", "isInitiator", "debug",
+    ),
+}  # fmt: skip
 """The options of each login module. OAuthBearerLoginModule also accepts `extension_NAME`."""
 
 _REFERABLE = ("username", "password", "clientId", "clientSecret")
@@ -47,6 +52,7 @@ _CLASSES = {
     "org.apache.kafka.common.security.scram.ScramLoginModule": SCRAM,
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": OAUTH,
     "software.amazon.msk.auth.iam.IAMLoginModule": IAM,
+    "com.sun.security.auth.module.Krb5LoginModule": KRB5,
 }
 _SHADED = ("kafkashaded.", "shadedmskiam.", "org.apache.kafka.shaded.")
 """Prefixes under which platforms relocate (shade) the packages of their Kafka and MSK clients."""
@@ -132,8 +138,6 @@ def _module(scanner: _Scanner) -> str:
     for candidate in original_class_names(name):
         if candidate in _CLASSES:
             return _CLASSES[candidate]
-    if name.endswith("Krb5LoginModule"):
-        raise _SyntaxError(position, KERBEROS)
     raise _SyntaxError(position, f"the class is unknown, and Java classes cannot run here; {known}")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from spark_producer.common.secret import Secret
 from spark_producer.config import jaas
+from spark_producer.config.kerberos_rules import GivenIdentity, check_identity, is_true
 from spark_producer.config.references import is_reference
 from spark_producer.config.security_table import SecurityOptions, changed_fields, display_name
 from spark_producer.config.token_rules import GivenCredentials, token_source
-from spark_producer.config.unsupported import KERBEROS
 from spark_producer.errors import ConfigError
 
 _PASSWORD_FIELDS = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
@@ -21,12 +21,16 @@ _ENDPOINT_FIELDS = (
     "sasl_oauthbearer_azure_tenant_id", "https_ca_location", "https_ca_pem",
 )  # fmt: skip
 
+_KERBEROS = "sasl_kerberos_"
+_TICKET_FIELDS = ("sasl_mechanism", "sasl_jaas_config")
+
 _MODULES = {
     "PLAIN": jaas.PLAIN,
     "SCRAM-SHA-256": jaas.SCRAM,
     "SCRAM-SHA-512": jaas.SCRAM,
     "OAUTHBEARER": jaas.OAUTH,
     "AWS_MSK_IAM": jaas.IAM,
+    "GSSAPI": jaas.KRB5,
 }
 
 
@@ -49,6 +53,10 @@ class Credentials:
     provider: str = ""
     """The token provider; empty if tokens come from an endpoint or a file."""
     provider_options: tuple[tuple[str, str], ...] = ()
+    service: str = ""
+    keytab: str = ""
+    ticket_cache: str = ""
+    """The first part of the brokers' principals, and the keytab or ticket cache, for Kerberos; `username` is the principal."""
     given_by: str = ""
     """The options with name and password, for messages."""
 
@@ -63,7 +71,7 @@ def check_sasl(config: SecurityOptions) -> None:
     if not mechanism:
         raise ConfigError(
             f"kafka.security.protocol is {config.security_protocol}, which needs {display_name('sasl_mechanism')}. Java's "
-            f"default is GSSAPI, which is not supported: {KERBEROS}"
+            "default is GSSAPI (Kerberos): set that, or another mechanism"
         )
     for field in changed_fields(config):
         if field.startswith(("sasl_", "https_")) and not _uses(mechanism, field):
@@ -74,6 +82,8 @@ def check_sasl(config: SecurityOptions) -> None:
 
 
 def _uses(mechanism: str, field: str) -> bool:
+    if mechanism == "GSSAPI" or field.startswith(_KERBEROS):
+        return mechanism == "GSSAPI" and (field in _TICKET_FIELDS or field.startswith(_KERBEROS))
     if mechanism == "OAUTHBEARER":
         return field not in _NAME_AND_PASSWORD
     if mechanism == "AWS_MSK_IAM":
@@ -102,6 +112,8 @@ def credentials(config: SecurityOptions, text: Secret | None, *, references: boo
         jaas_options = entry.options
     if mechanism in ("OAUTHBEARER", "AWS_MSK_IAM"):
         return _token_login(config, jaas_options)
+    if mechanism == "GSSAPI":
+        return _ticket_login(config, jaas_options, with_jaas=text is not None)
     username = _merged(Secret(config.sasl_username), "sasl_username", jaas_options, "username")
     password = _merged(config.sasl_password, "sasl_password", jaas_options, "password")
     for value, field in ((username, "sasl_username"), (password, "sasl_password")):
@@ -146,6 +158,25 @@ def _token_login(config: SecurityOptions, jaas_options: Mapping[str, Secret]) ->
         provider=token_source(config, given),
         provider_options=aws,
     )
+
+
+def _ticket_login(config: SecurityOptions, jaas_options: Mapping[str, Secret], *, with_jaas: bool) -> Credentials:
+    def merged(field: str, key: str) -> str:
+        return _merged(Secret(getattr(config, field)), field, jaas_options, key).reveal()
+
+    service, principal = (
+        merged("sasl_kerberos_service_name", "serviceName"),
+        merged("sasl_kerberos_principal", "principal"),
+    )
+    keytab = merged("sasl_kerberos_keytab", "keyTab")
+    ticket_cache = jaas_options.get("ticketCache", Secret("")).reveal()
+    use_keytab, use_cache = (is_true(key, jaas_options) for key in ("useKeyTab", "useTicketCache"))
+    given = GivenIdentity(principal, keytab, ticket_cache, use_keytab, use_cache, with_jaas, "keyTab" in jaas_options)
+    check_identity(service, given)
+    return Credentials(
+        "GSSAPI", principal, service=service, keytab=keytab, ticket_cache="" if keytab else ticket_cache,
+        given_by="the principal",
+    )  # fmt: skip
 
 
 def _merged(value: Secret | None, field: str, jaas_options: Mapping[str, Secret], key: str) -> Secret:

@@ -11,7 +11,7 @@ import dataclasses
 from spark_producer.common.secret import Secret
 from spark_producer.config.cloud_identities import AZURE_CLIENT_SECRET, AZURE_WORKLOAD_IDENTITY, CLOUD_PROVIDERS
 from spark_producer.config.option import INT32_MAX, Option, option
-from spark_producer.config.unsupported import KAFKA_PREFIX, KERBEROS
+from spark_producer.config.unsupported import KAFKA_PREFIX
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,9 +77,9 @@ class SecurityOptions:
     )
     sasl_mechanism: str = option(
         "",
-        "The login: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` (OAUTHBEARER "
-        f"with Amazon's tokens). GSSAPI is not supported: {KERBEROS}.",
-        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
+        "The login: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM` (OAUTHBEARER with Amazon's tokens), "
+        "or `GSSAPI` (Kerberos).",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"),
         empty="",
         aliases=("sasl.mechanisms",),
     )
@@ -88,7 +88,25 @@ class SecurityOptions:
     sasl_jaas_config: Secret | None = option(
         None,
         'Java\'s form of name and password: `….ScramLoginModule required username="…" password="…";`, and likewise for PLAIN, '
-        "OAUTHBEARER and AWS_MSK_IAM.",
+        "OAUTHBEARER, AWS_MSK_IAM and GSSAPI.",
+    )
+    sasl_kerberos_service_name: str = option(
+        "", "The first part of the brokers' principals: `kafka` for `kafka/HOST@REALM`. GSSAPI needs it."
+    )
+    sasl_kerberos_principal: str = option(
+        "", "The client's principal, which a keytab needs; without a keytab that of the ticket cache."
+    )
+    sasl_kerberos_keytab: str = option(
+        "", "The keytab of the principal, on each machine; without it the ticket cache (KRB5CCNAME) is used."
+    )
+    sasl_kerberos_ticket_renew_window_factor: float = option(
+        0.8, "Fraction of a ticket's lifetime after which it is renewed.", low=0.0, high=1.0
+    )
+    sasl_kerberos_ticket_renew_jitter: float = option(
+        0.05, "Maximum random fraction that is added to that.", low=0.0, high=1.0
+    )
+    sasl_kerberos_min_time_before_relogin: int = option(
+        60000, "Minimum wait between renewals of a ticket.", low=0, high=INT32_MAX
     )
     sasl_oauthbearer_method: str = option(
         "", "`oidc`: tokens of a token endpoint. Optional.", choices=("oidc",), empty=""

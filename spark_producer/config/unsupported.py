@@ -13,7 +13,6 @@ from spark_producer.config.source_options import SOURCE_FIELDS
 KAFKA_PREFIX = "kafka."
 """The prefix of Kafka's names among the options of the Spark sink."""
 
-KERBEROS = "Kerberos needs a C library and a ticket on every executor. Use SCRAM, OAUTHBEARER or Spark's own Kafka sink"
 _CONSUMERS = "it belongs to consumers"
 _JAVA = "Java classes cannot run here"
 _CAST = "keys and values are string or binary columns. Cast the column instead"
@@ -26,6 +25,9 @@ SECURITY_UNSUPPORTED: dict[str, str] = {
     "config.providers": "Java classes cannot run here; resolve secrets and variables where options are set",
     "security.providers": _JAVA,
     "sasl.login.class": _JAVA,
+    "sasl.kerberos.kinit.cmd": (
+        "no command is run: a keytab's ticket is renewed without one, and a ticket cache is read again. Drop it"
+    ),
     "ssl.engine.factory.class": _JAVA,
     "ssl.provider": _JAVA_TLS,
     "ssl.keymanager.algorithm": _JAVA_TLS,
@@ -79,7 +81,6 @@ _ASYNCHRONOUS = (
 )
 
 _FAMILIES: Mapping[str, str] = {
-    "sasl.kerberos.": KERBEROS,
     "sasl.oauthbearer.assertion.": "client credentials are the only grant; for others give `oauthTokenProvider`",
     "sasl.oauthbearer.jwks.": _CHECKS,
     "sasl.oauthbearer.expected.": _CHECKS,

@@ -16,7 +16,7 @@ from spark_producer.protocol.credentials import BARE
 logger = escaping_logger("pyproducer")
 
 LOGIN_RECHECK_S = 0.1
-"""Seconds between two checks for a token, while a login has none."""
+"""Seconds between two checks for a token or ticket, while a login has none."""
 
 
 class Authenticator:
@@ -49,17 +49,17 @@ class Authenticator:
 
     # Logins
 
-    def may_connect(self) -> bool:
-        """Return whether an attempt to connect makes sense now: there is no fatal error, and the login has its token."""
-        return self._fatal_errors.fatal_error is None and (self._logins is None or self._logins.ready())
+    def may_connect(self, node: NodeConnection) -> bool:
+        """Return whether an attempt to connect makes sense now: there is no fatal error, and the login is ready."""
+        return self._fatal_errors.fatal_error is None and self._login_ready(node)
 
-    def pause(self) -> float:
+    def pause(self, node: NodeConnection) -> float:
         """Return the seconds until `may_connect` is to be called again; 0 if it returns True now."""
-        return 0.0 if self.may_connect() else LOGIN_RECHECK_S
+        return 0.0 if self.may_connect(node) else LOGIN_RECHECK_S
 
     def store_login_error(self, node: NodeConnection) -> bool:
         """Store the reason why the login is not ready in `node.error`, and return whether it has changed."""
-        error = self._logins.error() if self._logins is not None else None
+        error = self._logins.error(node.host, node.port) if self._logins is not None else None
         if error is None or error is node.error:
             return False
         node.error = error
@@ -70,7 +70,7 @@ class Authenticator:
         """Return the login for a node; None if the client does not log in."""
         if self._logins is None:
             return None
-        login: SaslCredentials = self._logins.for_host(node.host)
+        login: SaslCredentials = self._logins.for_host(node.host, node.port)
         if self._security.sasl is not None and self._security.sasl.loopback_only:
             from spark_producer.network.auth.clear_text import require_loopback
 
@@ -79,10 +79,13 @@ class Authenticator:
 
     def reauthenticate(self, node: NodeConnection, connection: Connection[SentRequest]) -> bool:
         """Begin the re-authentication of a connection (KIP-368) if the login is ready. Return whether it has begun."""
-        if self._logins is None or not self._logins.ready():
+        if self._logins is None or not self._login_ready(node):
             return False
-        connection.reauthenticate(self._logins.for_host(node.host))
+        connection.reauthenticate(self._logins.for_host(node.host, node.port))
         return True
+
+    def _login_ready(self, node: NodeConnection) -> bool:
+        return self._logins is None or self._logins.ready(node.host, node.port)
 
     def close(self) -> None:
         """End the background work for logins."""

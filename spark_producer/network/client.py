@@ -111,7 +111,7 @@ class Client:
         if found.can_send(now, self._settings.max_in_flight):
             return True
         if found.can_connect(now):
-            if self._authenticator.may_connect():
+            if self._authenticator.may_connect(found):
                 self._connect(found)
             elif self._authenticator.store_login_error(found):
                 self._disconnected.append(node)
@@ -148,7 +148,7 @@ class Client:
         found = self._nodes.find(node)
         if found is None or found.state is not NodeState.DISCONNECTED:
             return 0.0
-        return found.next_attempt_in(self._clock()) or self._authenticator.pause()
+        return found.next_attempt_in(self._clock()) or self._authenticator.pause(found)
 
     def last_error(self, node: int) -> PyProducerError | None:
         """Return the error of the last connection to `node`, or attempt; None if it is ready or was never tried."""

@@ -12,7 +12,7 @@ from spark_producer.config.tls_rules import protocols_and_suites
 from spark_producer.config.token_rules import is_loopback
 from spark_producer.errors import ConfigError
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
-from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
+from spark_producer.security import KerberosSettings, OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
 PROBE = "probe"
 """librdkafka's value of `ssl.ca.location` for the certificates of the system."""
@@ -91,6 +91,8 @@ def _store(
 
 
 def _sasl(config: ConnectionOptions, login: Credentials) -> SaslSettings:
+    if login.mechanism == "GSSAPI":
+        return _ticket_login(config, login)
     return SaslSettings(
         mechanism=login.mechanism,
         username=login.username,
@@ -105,6 +107,19 @@ def _sasl(config: ConnectionOptions, login: Credentials) -> SaslSettings:
         refresh_min_period=float(config.sasl_login_refresh_min_period_seconds),
         refresh_buffer=float(config.sasl_login_refresh_buffer_seconds),
         loopback_only=_is_for_loopback(config, login),
+        given_by=login.given_by,
+    )
+
+
+def _ticket_login(config: ConnectionOptions, login: Credentials) -> SaslSettings:
+    return SaslSettings(
+        mechanism=login.mechanism,
+        username=login.username,
+        kerberos=KerberosSettings(login.service, login.username, login.keytab, login.ticket_cache),
+        refresh_window_factor=config.sasl_kerberos_ticket_renew_window_factor,
+        refresh_window_jitter=config.sasl_kerberos_ticket_renew_jitter,
+        refresh_min_period=config.sasl_kerberos_min_time_before_relogin / 1000,
+        refresh_buffer=0.0,
         given_by=login.given_by,
     )
 
@@ -131,11 +146,11 @@ def _oidc(config: ConnectionOptions, login: Credentials) -> OidcSettings | None:
 def _is_for_loopback(config: ConnectionOptions, login: Credentials) -> bool:
     """Return whether the login is allowed on the loopback address only, since it would send a secret in clear text.
 
-    SCRAM does not send the password; the other mechanisms send it, or a token.
+    SCRAM does not send the password, nor Kerberos a key; the other mechanisms send it, or a token.
     """
     if config.security_protocol != "SASL_PLAINTEXT" or config.allow_plaintext_credentials:
         return False
-    return not login.mechanism.startswith("SCRAM")
+    return not login.mechanism.startswith(("SCRAM", "GSSAPI"))
 
 
 def _check_loopback(config: ConnectionOptions, login: Credentials) -> None:

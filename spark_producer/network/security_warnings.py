@@ -42,5 +42,7 @@ def weaknesses_of(settings: ConnectionSettings) -> Iterator[str]:
 def _exposed(mechanism: str) -> str:
     if mechanism.startswith("SCRAM"):
         return "all records, and data from which a weak password can be guessed, can be read on the network path"
+    if mechanism == "GSSAPI":
+        return "all records can be read and changed on the network path"
     secret = "the password" if mechanism == "PLAIN" else "the token"
     return f"{secret} and all records can be read on the network path"

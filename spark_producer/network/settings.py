@@ -104,11 +104,9 @@ def principal(security: SecuritySettings) -> str:
     if security.sasl is not None:
         if security.sasl.token_auth:
             return f"the owner of the delegation token {for_log(security.sasl.username, limit=None)!r}"
-        return (
-            f"user {for_log(security.sasl.username, limit=None)!r}"
-            if security.sasl.username
-            else "the user of the token"
-        )
+        if security.sasl.username:
+            return f"user {for_log(security.sasl.username, limit=None)!r}"
+        return "the owner of the ticket cache" if security.sasl.kerberos is not None else "the user of the token"
     if security.tls is not None and security.tls.identity is not None:
         location = security.tls.identity.location
         return f"the subject of the certificate in {location}" if location else "the subject of the client certificate"

@@ -115,7 +115,7 @@ class SaslDialog:
         advice = code.advice
         if code is Code.SASL_AUTHENTICATION_FAILED:
             given = f"check {self._credentials.given_by}, and that the user exists for this mechanism"
-            advice = _CHECK_TOKEN if mechanism == "OAUTHBEARER" else given
+            advice = _CHECKS.get(mechanism, given)
         return AuthenticationFailed(
             f"the broker refuses {who}: {code.name} ({code}).{failure} What to do: {advice}.",
             fatal=Action.RETRY not in code.action,
@@ -123,4 +123,9 @@ class SaslDialog:
         )
 
 
-_CHECK_TOKEN = "check the token: its audience, issuer and scope, and its end against this machine's clock"
+_CHECKS = {
+    "OAUTHBEARER": "check the token: its audience, issuer and scope, and its end against this machine's clock",
+    "GSSAPI": "look into the broker's log: its keytab must have the newest key of the principal to which the client connects, "
+    "and its clock must agree with that of the KDC",
+}
+"""The advice for mechanisms whose credentials are not those of options."""

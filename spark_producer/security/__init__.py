@@ -7,6 +7,13 @@ A new SASL mechanism is a generator in a module here, and an entry of the table 
 `config.security_table` with its credentials in `config.sasl_rules`, and for the embedded broker in `broker.security.mechanisms`.
 """
 
-from spark_producer.security.settings import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
+from spark_producer.security.settings import (
+    KerberosSettings,
+    OidcSettings,
+    SaslSettings,
+    SecuritySettings,
+    Store,
+    TlsSettings,
+)
 
-__all__ = ["OidcSettings", "SaslSettings", "SecuritySettings", "Store", "TlsSettings"]
+__all__ = ["KerberosSettings", "OidcSettings", "SaslSettings", "SecuritySettings", "Store", "TlsSettings"]

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Protocol
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError
+from spark_producer.security.gssapi import SecurityContext, gssapi
 from spark_producer.security.oauthbearer import oauthbearer
 from spark_producer.security.plain import plain
 from spark_producer.security.references import is_reference, resolve
 from spark_producer.security.scram import HASHES, fresh_nonce, scram
 from spark_producer.security.settings import SaslSettings
 from spark_producer.security.token import ENDLESS, Token, TokenSource
+
+
+class KerberosLogin(Protocol):
+    """The login of GSSAPI to one broker, which is begun before the connection."""
+
+    def context(self) -> SecurityContext:
+        """Return the context of the login, once; raise AuthenticationFailed if it has not begun."""
+
+    def refused(self) -> bool:
+        """Record that the broker rejected the login. Return whether one with new tickets may succeed."""
+
+    def accepted(self) -> None:
+        """Record that the broker accepted the login."""
 
 
 class SaslLogin:
@@ -23,13 +38,18 @@ class SaslLogin:
         allowed: Sequence[str],
         *,
         tokens: TokenSource | None = None,
+        kerberos: KerberosLogin | None = None,
         clock: Callable[[], float] | None = None,
         nonce: Callable[[], str] = fresh_nonce,
     ) -> None:
-        """`tokens` has the tokens of OAUTHBEARER. `clock` returns seconds since 1970, for messages about their expiry."""
+        """`tokens` has the tokens of OAUTHBEARER, `kerberos` is the login of GSSAPI to one broker.
+
+        `clock` returns seconds since 1970, for messages about the expiry of tokens.
+        """
         self._settings = settings
         self._allowed = tuple(allowed)
         self._tokens = tokens
+        self._kerberos = kerberos
         self._clock = clock
         self._nonce = nonce
 
@@ -77,6 +97,25 @@ class SaslLogin:
             )
         return self._by_token(self._tokens, self._tokens.token())
 
+    def _gssapi(self) -> Generator[bytes, bytes, None]:
+        if self._kerberos is None:
+            raise ConfigError("no Kerberos for GSSAPI. Set kafka.sasl.kerberos.service.name", fatal=True)
+        return self._by_ticket(self._kerberos, self._kerberos.context())
+
+    def _by_ticket(self, kerberos: KerberosLogin, context: SecurityContext) -> Generator[bytes, bytes, None]:
+        """Log in with a ticket. The first rejection is not fatal, since the key of the broker may be newer than the ticket."""
+        try:
+            yield from gssapi(context)
+        except AuthenticationFailed as error:
+            rejection = error
+        else:
+            kerberos.accepted()
+            return
+        again = rejection.fatal and kerberos.refused()
+        final = AuthenticationFailed(str(rejection))
+        final.__dict__.update(rejection.__dict__, fatal=rejection.fatal and not again)
+        raise final
+
     def _by_token(self, tokens: TokenSource, token: Token) -> Generator[bytes, bytes, None]:
         """Log in with a token. The first rejection of a token is not fatal, since a new one may succeed."""
         try:
@@ -116,6 +155,7 @@ class SaslLogin:
 _MECHANISMS: Mapping[str, Callable[[SaslLogin], Generator[bytes, bytes, None]]] = {
     "PLAIN": SaslLogin._plain,
     "OAUTHBEARER": SaslLogin._oauthbearer,
+    "GSSAPI": SaslLogin._gssapi,
     **dict.fromkeys(HASHES, SaslLogin._scram),
 }
 """The SASL mechanisms of a client, by Kafka's names."""
@@ -126,8 +166,9 @@ def sasl_login(
     allowed: Sequence[str],
     *,
     tokens: TokenSource | None = None,
+    kerberos: KerberosLogin | None = None,
     clock: Callable[[], float] | None = None,
     nonce: Callable[[], str] = fresh_nonce,
 ) -> SaslLogin:
     """Return the login for `settings`. `allowed` has the rules for references; the other arguments are those of `SaslLogin`."""
-    return SaslLogin(settings, allowed, tokens=tokens, clock=clock, nonce=nonce)
+    return SaslLogin(settings, allowed, tokens=tokens, kerberos=kerberos, clock=clock, nonce=nonce)

@@ -69,17 +69,32 @@ class OidcSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosSettings:
+    """The identity of a Kerberos login: a principal with its keytab, or the owner of a ticket cache."""
+
+    service: str
+    """The first part of the brokers' principals, such as kafka of kafka/HOST@REALM."""
+    principal: str = ""
+    """The client's principal; empty for that of the ticket cache."""
+    keytab: str = ""
+    """The file with its keys; empty for a ticket cache."""
+    ticket_cache: str = ""
+    """The ticket cache, such as a file; empty for the default one of Kerberos (KRB5CCNAME)."""
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
     """The settings of a login."""
 
     mechanism: str
-    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
+    """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI."""
     username: str = ""
     password: Secret | None = None
     token_auth: bool = False
     """Whether the name and password are the id and HMAC of a delegation token (SCRAM)."""
     extensions: tuple[tuple[str, str], ...] = ()
     """OAUTHBEARER's extensions (KIP-342)."""
+    kerberos: KerberosSettings | None = None
     oidc: OidcSettings | None = None
     provider: str = ""
     """The token provider: `module:function`, or the name of a cloud identity."""
@@ -89,7 +104,7 @@ class SaslSettings:
     refresh_window_jitter: float = 0.05
     refresh_min_period: float = 60.0
     refresh_buffer: float = 300.0
-    """When to get a new token before the current one expires, in seconds (Kafka's `sasl.login.refresh.*`)."""
+    """When to get a new token before the current one expires, in seconds (Kafka's `sasl.login.refresh.*`); or a new ticket."""
     loopback_only: bool = False
     """Whether the password or token may only be sent to loopback addresses, since it would cross a network in clear text."""
     given_by: str = field(default="kafka.sasl.username and kafka.sasl.password", compare=False)

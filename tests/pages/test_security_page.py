@@ -46,6 +46,7 @@ RECIPES = {
     "Azure Event Hubs with Entra": Expected("SASL_SSL", "OAUTHBEARER", others=1),
     "Google Managed Service for Apache Kafka": Expected("SASL_SSL", "OAUTHBEARER"),
     "Kubernetes service accounts": Expected("SASL_SSL", "OAUTHBEARER"),
+    "Kerberos": Expected("SASL_SSL", "GSSAPI"),
     "Aiven": Expected("SSL", others=1),
     "Redpanda": Expected("SASL_SSL", "SCRAM-SHA-256"),
     "Strimzi with certificates": Expected("SSL", others=1),

@@ -20,7 +20,7 @@ FAMILIES: dict[str, int | tuple[int, ...]] = {
     "BP": 13, "BC": 11, "RA": 32, "CA": 10, "PT": 5, "RR": 2, "KY": 2, "HI": 2, "PB": 11, "FU": 2, "MD": 1, "IN": 3,
     "TX": 1, "KP": 20, "MP": 1, "MB": 21, "RB": 18, "DR": 20, "LR": 1, "LB": 4, "LS": 1, "LZ": 1, "CR": 1, "VB": 0, "EB": 0,
     "PR": 3, "SN": 49, "TM": 33, "NW": 12, "MT": 8, "AV": 1,
-    "SEC": 44,
+    "SEC": 46,
     "PUB": 7, "J": 11, "W": 8, "IDX": 2, "GC": 4, "DIR": 7,
     "RAH": 5, "RC": 2, "TAIL": 9, "RO": 2,
     "COM": 25,

@@ -19,15 +19,15 @@ if TYPE_CHECKING:  # password logins import nothing for tokens, and PLAINTEXT us
 
 
 class Logins(Protocol):
-    """The logins of a client. No method blocks or raises; the I/O thread calls them."""
+    """The logins of a client. No method blocks or raises; the I/O thread calls them. An address is that of a broker."""
 
-    def ready(self) -> bool:
-        """Return whether a connection may begin now. A missing token is requested in the background."""
+    def ready(self, host: str = "", port: int = 0) -> bool:
+        """Return whether a connection to a broker may begin now. A missing token or ticket is requested in the background."""
 
-    def error(self) -> PyProducerError | None:
-        """Return the error of the last attempt to get a token, if it is the reason why `ready` is false."""
+    def error(self, host: str = "", port: int = 0) -> PyProducerError | None:
+        """Return the error of the last attempt to get a token or ticket, if it is the reason why `ready` is false."""
 
-    def for_host(self, host: str) -> SaslLogin:
+    def for_host(self, host: str, port: int = 0) -> SaslLogin:
         """Return the login for a broker, given its host as configured or advertised."""
 
     def close(self) -> None:
@@ -40,15 +40,15 @@ class _PasswordLogins:
     def __init__(self, sasl_login: SaslLogin) -> None:
         self._login = sasl_login
 
-    def ready(self) -> bool:
+    def ready(self, host: str = "", port: int = 0) -> bool:  # noqa: ARG002  # the same for all brokers
         """Return True."""
         return True
 
-    def error(self) -> PyProducerError | None:
+    def error(self, host: str = "", port: int = 0) -> PyProducerError | None:  # noqa: ARG002  # the same for all brokers
         """Return None: a password login needs nothing in advance."""
         return None
 
-    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # the same for all brokers
+    def for_host(self, host: str, port: int = 0) -> SaslLogin:  # noqa: ARG002  # the same for all brokers
         """Return the login, which is the same for all brokers."""
         return self._login
 
@@ -74,17 +74,17 @@ class _TokenLogins:
         self._process = 0
         self._closed = False
 
-    def ready(self) -> bool:
+    def ready(self, host: str = "", port: int = 0) -> bool:  # noqa: ARG002  # the same for all brokers
         """Return whether there is a token. If not, one is being fetched."""
         refresher = self._current_refresher()
         return refresher is not None and refresher.token(time.time()) is not None
 
-    def error(self) -> PyProducerError | None:
+    def error(self, host: str = "", port: int = 0) -> PyProducerError | None:  # noqa: ARG002  # the same for all brokers
         """Return the reason why there is no token, if it is known."""
         refresher = self._current_refresher()
         return refresher.error(time.time()) if refresher is not None else None
 
-    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # the same for all brokers of a cluster
+    def for_host(self, host: str, port: int = 0) -> SaslLogin:  # noqa: ARG002  # the same for all brokers of a cluster
         """Return the login, which is the same for all brokers."""
         return self._login
 
@@ -154,6 +154,10 @@ def make_logins(security: SecuritySettings, wakeup: Callable[[], None], hosts: S
         return None
     if security.sasl.mechanism == "OAUTHBEARER":
         return _TokenLogins(security.sasl, security.allowed_secrets, wakeup, hosts)
+    if security.sasl.kerberos is not None:
+        from spark_producer.network.auth.kerberos import KerberosLogins
+
+        return KerberosLogins(security.sasl, security.sasl.kerberos, wakeup)
     from spark_producer.security.sasl_login import sasl_login
 
     return _PasswordLogins(sasl_login(security.sasl, security.allowed_secrets))

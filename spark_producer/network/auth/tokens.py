@@ -1,6 +1,6 @@
 """The tokens of one process: each is fetched by a background thread, before the previous one expires.
 
-This is the only module of the package with threads: a slow token endpoint takes seconds to answer, and connections that have a
+It has threads, as `tickets` has: a slow token endpoint takes seconds to answer, and connections that have a
 token must not wait for it on the I/O thread.
 """
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from random import Random
+from typing import Any, Protocol, TypeVar
 
 from spark_producer.common.backoff import exponential
 from spark_producer.common.escape import escaping_logger
@@ -203,32 +204,43 @@ def _expired_error(token: Token, now: float) -> AuthenticationFailed:
     )
 
 
+class Shared(Protocol):
+    """What clients of a process share: the token or the tickets of one identity, with their thread."""
+
+    def close(self) -> None:
+        """End the thread."""
+
+
+_S = TypeVar("_S", bound=Shared)
+
+
 class TokenCache:
-    """The token refreshers of a process by identity, and their users: clients with equal settings share one token."""
+    """The tokens and tickets of a process by identity, and their users: clients with equal settings share them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._refreshers: list[tuple[object, TokenRefresher, list[object]]] = []
+        self._shared: list[tuple[object, Any, list[object]]] = []
 
-    def acquire(self, identity: object, user: object, make: Callable[[], TokenRefresher]) -> TokenRefresher:
-        """Return the refresher of `identity` for `user`; create it if there is none. Identities are compared by `==`."""
+    def acquire(self, identity: object, user: object, make: Callable[[], _S]) -> _S:
+        """Return what `identity` has, for `user`; create it if there is none. Identities are compared by `==`."""
         with self._lock:
-            for known, refresher, users in self._refreshers:
+            for known, shared, users in self._shared:
                 if known == identity:
                     users.append(user)
-                    return refresher
+                    found: _S = shared  # one identity has one kind
+                    return found
             created = make()
-            self._refreshers.append((identity, created, [user]))
+            self._shared.append((identity, created, [user]))
             return created
 
-    def release(self, refresher: TokenRefresher, user: object) -> None:
-        """Remove `user` from the users of `refresher`, and close the refresher after the last one."""
+    def release(self, shared: Shared, user: object) -> None:
+        """Remove `user` from the users of `shared`, and close it after the last one."""
         with self._lock:
-            for index, (_, kept, users) in enumerate(self._refreshers):
-                if kept is refresher:
+            for index, (_, kept, users) in enumerate(self._shared):
+                if kept is shared:
                     users[:] = [other for other in users if other is not user]
                     if not users:
-                        del self._refreshers[index]
+                        del self._shared[index]
                         kept.close()
                     return
 

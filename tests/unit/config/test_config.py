@@ -38,6 +38,7 @@ IN_STEP = {"linger_ms": 0, "delivery_timeout_ms": 2**31 - 1, "request_timeout_ms
 TOKENS = {
     "security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": "my.tokens:get",
 }  # fmt: skip
+TICKETS = {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "kafka"}
 """Options without which those of logins have no effect."""
 
 
@@ -115,7 +116,9 @@ def test_numbers_have_bounds_and_the_bounds_are_legal(field: dataclasses.Field[i
     base: dict[str, object] = {key: value for key, value in IN_STEP.items() if key != field.name}
     for value in (option.low, option.high):
         loose = base | {"buffer_memory": 2**63 - 1} if field.name == "batch_size" else base
-        loose = loose | {"enable_idempotence": False} | (TOKENS if field.name.startswith("sasl_") else {})
+        loose = loose | {"enable_idempotence": False}
+        if field.name.startswith("sasl_"):
+            loose |= TICKETS if field.name.startswith("sasl_kerberos_") else TOKENS
         if field.name in ("linger_ms", "request_timeout_ms", "delivery_timeout_ms"):
             continue  # their bounds depend on each other, see below
         assert getattr(config(**(loose | {field.name: value})), field.name) == value
@@ -286,10 +289,10 @@ NONE_BY_DEFAULT = (
     "sasl_password", "sasl_jaas_config", "sasl_oauthbearer_method", "sasl_oauthbearer_token_", "sasl_oauthbearer_client_",
     "sasl_oauthbearer_scope", "sasl_oauthbearer_extensions", "sasl_oauthbearer_azure_",
     "https_ca_", "sasl_login_callback_", "sasl_client_callback_",
-    "secrets_allow",
+    "secrets_allow", "sasl_kerberos_service_name", "sasl_kerberos_principal", "sasl_kerberos_keytab",
 )  # fmt: skip
 """Options without a default. Java has one for the types of stores, which are detected here by their first bytes, and for the
-mechanism: GSSAPI, which is not supported here."""
+mechanism: GSSAPI, which must be set here."""
 
 
 def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -> None:
@@ -313,6 +316,8 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
         "ssl_endpoint_identification_algorithm": "https", "ssl_enabled_protocols": "TLSv1.2,TLSv1.3",
         "ssl_protocol": "TLSv1.3", "sasl_oauthbearer_header_urlencode": False,
         "sasl_login_retry_backoff_ms": 100, "sasl_login_retry_backoff_max_ms": 10000,
+        "sasl_kerberos_ticket_renew_window_factor": 0.8, "sasl_kerberos_ticket_renew_jitter": 0.05,
+        "sasl_kerberos_min_time_before_relogin": 60000,
         "sasl_login_refresh_window_factor": 0.8, "sasl_login_refresh_window_jitter": 0.05,
         "sasl_login_refresh_min_period_seconds": 60, "sasl_login_refresh_buffer_seconds": 300,
         # Java has no limit here, but those of the system

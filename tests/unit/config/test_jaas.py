@@ -20,7 +20,11 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 IAM = "software.amazon.msk.auth.iam.IAMLoginModule"
-CLASSES = {"PlainLoginModule": PLAIN, "ScramLoginModule": SCRAM, "OAuthBearerLoginModule": OAUTH, "IAMLoginModule": IAM}
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
+CLASSES = {
+    "PlainLoginModule": PLAIN, "ScramLoginModule": SCRAM, "OAuthBearerLoginModule": OAUTH, "IAMLoginModule": IAM,
+    "Krb5LoginModule": KRB5,
+}  # fmt: skip
 CANARY = "Kanarienvogel77"
 
 
@@ -78,7 +82,7 @@ def test_classes_that_a_platform_has_renamed_are_known(name: str) -> None:
     assert read(f"shadedmskiam.{IAM} required;") == ("IAMLoginModule", {})
 
 
-KNOWN = "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule"
+KNOWN = "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginModule, Krb5LoginModule"
 
 
 @pytest.mark.covers("SEC10")
@@ -88,7 +92,10 @@ KNOWN = "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginMod
         ("", f"1: the class of a login module is missing; the login modules are {KNOWN}"),
         (CANARY, f"1: the class is unknown, and Java classes cannot run here; the login modules are {KNOWN}"),
         (f"  com.sun.security.auth.module.JndiLoginModule required user.provider.url={CANARY};", "3: the class is unknown"),
-        (f"com.sun.security.auth.module.Krb5LoginModule required keyTab={CANARY};", "1: Kerberos needs a C library"),
+        (f"com.sun.security.auth.module.Krb5LoginModule required password={CANARY};",
+         "55: Krb5LoginModule has no such option; it accepts useKeyTab, keyTab, principal, useTicketCache, ticketCache, "
+         "serviceName"),
+        (f"com.ibm.security.auth.module.Krb5LoginModule required useKeytab={CANARY};", "1: the class is unknown"),
         (f"KafkaShaded.{PLAIN} required;", "1: the class is unknown"),
         (f"kafkashaded.kafkashaded.{PLAIN} required;", "1: the class is unknown"),
         ("PlainLoginModule required;", "1: the class is unknown"),

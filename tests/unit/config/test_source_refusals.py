@@ -276,7 +276,7 @@ NAMES_OF_OTHERS = [
     ("checkpointlocation", "option 'checkpointLocation' is not supported: it is an option of writeStream"),
     ("kafka.fetch.message.max.bytes", "it is librdkafka's name. Did you mean 'kafka.max.partition.fetch.bytes'?"),
     ("kafka.metadata.broker.list", "it is librdkafka's name. Did you mean 'kafka.bootstrap.servers'?"),
-    ("kafka.sasl.kerberos.service.name", "is not supported: Kerberos needs a C library"),
+    ("kafka.sasl.kerberos.kinit.cmd", "is not supported: no command is run"),
 ]
 
 

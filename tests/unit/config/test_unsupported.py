@@ -22,7 +22,7 @@ from spark_producer.errors import ConfigError
         ("topic", "unknown option 'topic'. `pyproducer options`"),
         ("acks.all", "unknown option 'acks.all'"),
         ("ssl.provider", "option 'ssl.provider' is not supported: Java's TLS"),
-        ("sasl.kerberos.service.name", "is not supported: Kerberos needs a C library"),
+        ("sasl.kerberos.kinit.cmd", "is not supported: no command is run"),
         ("kafka.key.serializer", "option 'kafka.key.serializer' is not supported: keys and values are"),
     ],
 )

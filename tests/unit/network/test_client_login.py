@@ -333,13 +333,13 @@ class Tokens:
         self.hosts: list[str] = []
         self.closed = False
 
-    def ready(self) -> bool:
+    def ready(self, host: str = "", port: int = 0) -> bool:
         return self.there
 
-    def error(self) -> PyProducerError | None:
+    def error(self, host: str = "", port: int = 0) -> PyProducerError | None:
         return self.refusal
 
-    def for_host(self, host: str) -> SaslLogin:
+    def for_host(self, host: str, port: int = 0) -> SaslLogin:
         self.hosts.append(host)
         assert PLAIN_LOGIN.sasl is not None
         return sasl_login(PLAIN_LOGIN.sasl, ())
