@@ -17,6 +17,8 @@ from docs.pictures.all import PICTURES
 from spark_producer.config import profiles, unsupported, unsupported_reads
 from spark_producer.config.docs_table import render_markdown, render_reads, shared_names
 from spark_producer.metrics import metric_table, registry
+from spark_producer.producer import io_thread
+from spark_producer.telemetry import points, pusher, subscription
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -149,6 +151,43 @@ commits.selectExpr(
 
 After an [exactly-once](exactly_once.md) write `$.exactly_once` has `id`, `batch`, the tasks of each path (`inline`,
 `transactions`, `skipped`), and the milliseconds of the commit (`commit_ms`).
+
+## Pushed to brokers
+
+Kafka's brokers can collect the metrics of their clients (KIP-714): those that have a plugin, a `MetricsReporter` with
+`ClientTelemetry`, and a subscription:
+
+```console
+$ bin/kafka-client-metrics.sh --bootstrap-server localhost:9092 --alter \\
+    --generate-name --interval 60000 --metrics org.apache.kafka.producer.
+```
+
+Producers and readers then push, every `interval`, the metrics whose names begin with one of the prefixes. Nothing is sent to
+brokers without such a plugin, by a client that lives for less than {pusher.FIRST_REQUEST_S:g} seconds, or with
+`kafka.enable.metrics.push=false`.
+
+* **Names**: `org.apache.kafka.producer.record.queue.time.avg`, `…producer.node.…` and `…producer.topic.…` for the groups below,
+  `pyproducer.…` for our own; of a reader `org.apache.kafka.consumer.…`, `…consumer.node.…` and `…consumer.fetch.manager.…`.
+* **Attributes**: of a client `client_rack`, a producer's `transactional_id`, a reader's `group_id`; of a value `node_id` or
+  `topic`.
+* **Form**: OpenTelemetry's MetricsData. Totals are sums (cumulative, or deltas, as the broker wants), all else gauges; compressed
+  by the broker's first choice that is installed.
+* **Client instance id**: `Producer.client_instance_id(timeout)`; in the log `pyproducer` with the subscription.
+* **At the end** `close` sends a last push, marked as such, and waits up to {io_thread.LAST_PUSH_S:g} s for its response, within
+  its own timeout. Spark kills its Python workers, which then send none.
+
+A push takes a connection that is there and ready, and waits for nothing. A reader pushes while it reads, since it has no thread
+between two tasks. What a broker may ask has bounds: {subscription.MIN_INTERVAL_S:g} to {subscription.MAX_INTERVAL_S:g} s between
+two pushes, and longer if they would take over 1 % of the time of the client's thread; {points.MAX_POINTS:,} values and 1 MiB in
+a push; {subscription.MAX_PREFIXES:,} prefixes, in a response of 64 KiB. Values of single topics and nodes are left out first. A
+refused codec is not used again, a push that was too large is halved, and a subscription that is unknown is requested again; any
+other error, or three lost responses in a row, ends the pushes of the client with a warning.
+
+## Elsewhere
+
+PySpark's Python data sources cannot set metrics of Spark: the page of a stage shows *data sent to Python workers* and *data
+returned from Python workers*, and `StreamingQueryProgress` the rows. Offsets, counts and everything below come from
+[reports](reports.md).
 
 ## Bounds and costs
 

@@ -162,6 +162,8 @@ class Code(enum.IntEnum):
     INCONSISTENT_TOPIC_ID = 103, _REFRESH, _TOPIC_RECREATED
     TRANSACTIONAL_ID_NOT_FOUND = 105, _NONE, "correct the transactional id, or it has expired"
     STALE_MEMBER_EPOCH = 113, _NONE, _REJOIN
+    UNKNOWN_SUBSCRIPTION_ID = 117, _NONE, "request the subscription again"
+    TELEMETRY_TOO_LARGE = 118, _NONE, "push fewer metrics, or raise telemetry.max.bytes"
     TRANSACTION_ABORTABLE = 120, _NONE, "abort the transaction and write again"
     INVALID_REGULAR_EXPRESSION = 128, _NONE, "correct the regular expression"
     REBOOTSTRAP_REQUIRED = 129, _REFRESH, "start again from the bootstrap servers"

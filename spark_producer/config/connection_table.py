@@ -88,6 +88,9 @@ class ConnectionOptions(SecurityOptions):
         kafka_default="32768",
         unit="bytes",
     )
+    enable_metrics_push: bool = option(
+        True, "Send metrics to brokers that ask for them (KIP-714; docs/metrics.md, Pushed to brokers)."
+    )
     client_rack: str = option("", "The client's rack, as in the brokers' `broker.rack`.")
 
     @property

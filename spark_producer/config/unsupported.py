@@ -52,7 +52,6 @@ SECURITY_UNSUPPORTED: dict[str, str] = {
     "sasl.oauthbearer.scope.claim.name": _CHECKS,
     "sasl.oauthbearer.sub.claim.name": _CHECKS,
     "sasl.oauthbearer.clock.skew.seconds": _CHECKS,
-    "enable.metrics.push": "client telemetry is not supported",
 }
 """The reason for names that neither writes nor reads take: those of security, of Java classes, and of what clients do alike."""
 

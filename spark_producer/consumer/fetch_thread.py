@@ -15,6 +15,9 @@ from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.requests import Request
 from spark_producer.consumer.settings import FetchSettings
 from spark_producer.errors import IllegalState, PyProducerError
+from spark_producer.network.client import Completion
+from spark_producer.protocol import FETCH
+from spark_producer.telemetry.pusher import TelemetryPusher
 
 MAX_POLL_S = 1.0
 """Maximum seconds of a wait for the network, after which deadlines are compared with the clock."""
@@ -43,6 +46,8 @@ class FetchThread:
     ) -> None:
         self._connections = connections
         self._client = connections.client
+        self._metrics = connections.metrics
+        self._telemetry = connections.begin(settings, clock)
         connections.cluster.use({each.topic_partition.topic for each in ranges}, clock())
         self._fetcher = Fetcher(settings, ranges, connections.cluster, topic_ids)
         self._clock = clock
@@ -69,7 +74,8 @@ class FetchThread:
             RuntimeError: the process cannot start another thread; then the connections are closed.
         """
         try:
-            self._client.poll(0)  # a connection that was closed meanwhile must not cost a request
+            done = self._client.poll(0)  # a connection that was closed meanwhile must not cost a request
+            self._handle_telemetry(done)
             self._client.take_disconnected()
             if not self._fetch(lambda: self._fetched > 0 and self._fetcher.must_request):
                 self._thread = threading.Thread(target=self._run, name="pyproducer-fetch", daemon=True)
@@ -156,17 +162,17 @@ class FetchThread:
             client.send(request.node, request.api, request.body, tag=request)
             free -= request.max_bytes
         self._starved = fetcher.starved
+        if self._telemetry is not None and now >= self._telemetry.due_at:
+            self._telemetry.step(now)
         wait = fetcher.wake_at - now
         if self._starved and self._free() > free:  # released before `release` could see that it is needed
             wait = 0.0
         completions = client.poll(max(0.0, min(wait, MAX_POLL_S)))
         now = self._clock()
+        self._handle_telemetry(completions)
         for done in completions:
             if isinstance(done.tag, Request):
-                self._reserved -= done.tag.max_bytes
-                for fetched in fetcher.on_response(done.tag, done.body, done.error, now):
-                    self._fetched += len(fetched.data)
-                    self._queue.put(fetched)
+                self._handle(done.tag, done, now)
         for node in client.take_disconnected():
             fetcher.on_disconnect(node, client.last_error(node), now)
             if (fatal := client.fatal_error()) is not None:
@@ -177,6 +183,21 @@ class FetchThread:
         if cluster.brokers is not self._brokers:
             self._brokers = cluster.brokers
             client.set_nodes(self._brokers)
+
+    def _handle(self, request: Request, done: Completion, now: float) -> None:
+        """Put the batches of a response into the queue."""
+        self._reserved -= request.max_bytes
+        before = self._fetched
+        for fetched in self._fetcher.on_response(request, done.body, done.error, now):
+            self._fetched += len(fetched.data)
+            self._queue.put(fetched)
+        if request.api.key == FETCH.key and done.body is not None:
+            self._metrics.fetched(done.node, self._fetched - before, done.latency, now)
+
+    def _handle_telemetry(self, completions: Sequence[Completion]) -> None:
+        for done in completions:
+            if isinstance(done.tag, TelemetryPusher):
+                done.tag.on_completion(done.api, done.body, done.error, self._clock())
 
     def _free(self) -> int:
         return self._fetcher.max_bytes - self._reserved - (self._fetched - self._released)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -54,6 +55,7 @@ def read_ranges(
     try:
         while (fetched := thread.take()) is not None:
             for batch in decode(fetched, columns, check_crcs=settings.check_crcs):
+                taken.metrics.records_consumed(batch.num_rows, time.monotonic())
                 yield fetched.topic_partition, batch
             thread.release(fetched)
     finally:  # also when the caller stops early, or drops this iterator

@@ -33,6 +33,10 @@ class FetchSettings:
     client_rack: str = ""
     check_crcs: bool = True
     fail_on_data_loss: bool = True
+    metrics_push: bool = True
+    """Whether metrics are sent to brokers that ask for them (`enable.metrics.push`)."""
+    group_id: str = ""
+    """The consumer group, for these metrics alone: no group is joined."""
     timeout: float = 60.0
     """Maximum seconds without progress in any partition (`default.api.timeout.ms`)."""
 
@@ -53,6 +57,8 @@ class FetchSettings:
             max_wait_ms=config.fetch_max_wait_ms,
             partition_bytes=config.max_partition_fetch_bytes,
             client_rack=config.client_rack,
+            metrics_push=config.enable_metrics_push,
+            group_id=config.group_id,
             check_crcs=config.check_crcs,
             fail_on_data_loss=fail_on_data_loss,
             timeout=config.default_api_timeout_ms / 1000,

@@ -20,7 +20,13 @@ TOPIC = "producer-topic-metrics"
 OWN = "pyproducer-metrics"
 OWN_TOPIC = "pyproducer-topic-metrics"
 
-TAGS = {CLIENT: "", NODE: "node-id", TOPIC: "topic", OWN: "", OWN_TOPIC: "topic"}
+CONSUMER = "consumer-metrics"
+CONSUMER_NODE = "consumer-node-metrics"
+FETCHES = "consumer-fetch-manager-metrics"
+
+TAGS = {
+    CLIENT: "", NODE: "node-id", TOPIC: "topic", OWN: "", OWN_TOPIC: "topic", CONSUMER: "", CONSUMER_NODE: "node-id", FETCHES: "",
+}  # fmt: skip
 """Group → the tag that its metrics have beside `client-id`."""
 
 _NANOSECONDS = 1e9
@@ -228,6 +234,9 @@ _OWN_TOPIC = _meter(
     OWN_TOPIC, "record-rejected", "record-rejected", "records",
     "rows for the topic that went to the dead-letter topic; `(none)`: rows without a topic",
 )  # fmt: skip
+
+FETCH_SENSORS = ("fetch-size", "records-consumed")
+"""The sensors that only readers record (`consumer_metrics`)."""
 
 METRICS: tuple[Metric, ...] = (
     *_traffic(CLIENT, "all nodes"), *_CONNECTIONS, *_BUFFERS, *_SENDING, *_TRANSACTIONS, *_NODE, *_TOPIC, *_TWINS, *_OWN_TOPIC

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from spark_producer.metrics.histogram import percentile
 from spark_producer.metrics.metric_table import (
     CLIENT,
+    FETCH_SENSORS,
     METRICS,
     NODE,
     OWN,
@@ -64,12 +65,12 @@ class Snapshot(NamedTuple):
         """Return every metric by (group, name, tags), as `Producer.metrics()` does. NaN is an average or maximum of nothing."""
         client: Tags = (("client-id", self.client_id),)
         found: Values = {}
-        owners = _owners(self.tallies)
+        owners = self.all_owners()
         for row in METRICS:
             tag = TAGS[row.group]
             for owner in owners[tag]:
                 tags = (*client, (tag, owner)) if tag else client
-                found[row.group, row.name, tags] = self._value(row, owner)
+                found[row.group, row.name, tags] = self.read(row, owner)
         found["kafka-metrics-count", "count", client] = len(found) + 1
         return found
 
@@ -79,13 +80,22 @@ class Snapshot(NamedTuple):
         Raises:
             KeyError: there is no such metric.
         """
-        return self._value(_ROWS[group, name], owner)
+        return self.read(_ROWS[group, name], owner)
 
     def owners(self, tag: str) -> list[str]:
         """Return the nodes (`node-id`) or topics (`topic`) that have metrics, sorted."""
-        return _owners(self.tallies)[tag]
+        return self.all_owners()[tag]
 
-    def _value(self, row: Metric, owner: str) -> float:
+    def all_owners(self) -> dict[str, list[str]]:
+        """Return tag → its values, sorted. The tag "" has one value, "", for the whole client."""
+        found: dict[str, set[str]] = {"": {""}, "node-id": set(), "topic": set()}
+        for sensor, owner in self.tallies:
+            if owner:
+                found[_TAG_OF_SENSOR[sensor]].add(owner)
+        return {tag: sorted(names) for tag, names in found.items()}
+
+    def read(self, row: Metric, owner: str) -> float:
+        """Return the value of a row of a table; NaN is an average or maximum of nothing."""
         if row.stat in PERCENTILES:
             return percentile(self.histograms.get(row.sensor, {}), PERCENTILES[row.stat])
         if row.stat in READ:
@@ -96,15 +106,6 @@ class Snapshot(NamedTuple):
 _ROWS = {(row.group, row.name): row for row in METRICS}
 _TAG_OF_SENSOR = {row.sensor: TAGS[row.group] for row in METRICS if TAGS[row.group]}
 """Sensor → its tag, for the sensors that nodes and topics have."""
-
-
-def _owners(tallies: Mapping[SensorKey, Tally]) -> dict[str, list[str]]:
-    """Return tag → its values. The tag "" has one value, "", for the whole producer."""
-    found: dict[str, set[str]] = {"": {""}, "node-id": set(), "topic": set()}
-    for sensor, owner in tallies:
-        if owner:
-            found[_TAG_OF_SENSOR[sensor]].add(owner)
-    return {tag: sorted(names) for tag, names in found.items()}
 
 
 class Interval(NamedTuple):
@@ -149,9 +150,9 @@ def tallies_of(
     return found
 
 
-WHOLE_SENSORS = sensors_of(CLIENT, OWN)
+WHOLE_SENSORS = [*sensors_of(CLIENT, OWN), *FETCH_SENSORS]
 _OWNED_SENSORS = sensors_of(NODE, TOPIC, OWN_TOPIC)
-"""The sensors of the whole producer, and of its nodes and topics."""
+"""The sensors of the whole client, and of its nodes and topics. Only readers record those of fetches."""
 
 
 def merge_intervals(intervals: Iterable[Interval]) -> Interval | None:

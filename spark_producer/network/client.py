@@ -41,7 +41,10 @@ READS_PER_POLL = 16
 
 
 class Completion(NamedTuple):
-    """The end of a request: `body` is its response message, if one is expected, or `error` the reason why there is none."""
+    """The end of a request: `body` is its response message, or `error` the reason why there is none.
+
+    Both are None if no response is expected, or if it is longer than its API allows.
+    """
 
     tag: object
     node: int
@@ -135,6 +138,10 @@ class Client:
         the oldest. Ties are broken at random, so that clients spread over the nodes.
         """
         return self._nodes.least_loaded(self._clock())
+
+    def ready_with(self, api: AnyApi) -> int | None:
+        """Return the least loaded node that is connected, supports `api`, and may get a request now; None if there is none."""
+        return self._nodes.ready_with(api, self._clock())
 
     def all_nodes_unavailable(self) -> bool:
         """Return whether no node of the cluster is connected, connecting, or out of backoff (KIP-899).

@@ -7,6 +7,7 @@ from random import Random
 
 from spark_producer.network.node import NodeConnection, NodeState
 from spark_producer.network.settings import ConnectionSettings
+from spark_producer.protocol import AnyApi
 
 _UNDER_WAY = (NodeState.CONNECTING, NodeState.NEGOTIATING, NodeState.REAUTHENTICATING)
 
@@ -60,6 +61,15 @@ class Nodes:
                 return node.id
         connectable = [node for node in nodes if node.can_connect(now)]
         return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
+
+    def ready_with(self, api: AnyApi, now: float) -> int | None:
+        """Return the node with the fewest in-flight requests of those that may get one now and support `api`."""
+        found = [
+            node
+            for node in self
+            if node.can_send(now, self._max_in_flight) and node.connection is not None and node.connection.supports(api)
+        ]
+        return min(found, key=lambda node: node.in_flight).id if found else None
 
     def all_nodes_unavailable(self, now: float) -> bool:
         """Return whether no node of the cluster is connected, connecting, or out of backoff (KIP-899)."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 from spark_producer.errors import BufferExhausted, PyProducerError
 
 
-def check_timeout(seconds: float | None) -> None:
-    """Check the timeout of `close`: 0 or more seconds, or None for the delivery timeout.
+def check_timeout(seconds: float | None, call: str = "close") -> None:
+    """Check the timeout of a call: 0 or more seconds, or None for the delivery timeout.
 
     Raises:
         PyProducerError: `seconds` is negative or NaN.
     """
     if seconds is not None and not seconds >= 0:
-        raise PyProducerError(
-            f"close() got the timeout {seconds}. Give 0 seconds or more, or none to wait for all batches"
-        )
+        default = ", or none to wait for all batches" if call == "close" else ""
+        raise PyProducerError(f"{call}() got the timeout {seconds}. Give 0 seconds or more{default}")
 
 
 def check_may_flush(on_io_thread: bool) -> None:

@@ -15,6 +15,7 @@ from spark_producer.accumulator import BufferPool
 from spark_producer.accumulator.pool import new_memory
 from spark_producer.common.backoff import Backoff
 from spark_producer.config import ProducerConfig
+from spark_producer.errors import IllegalState
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, ConnectionSettings, principal
 from spark_producer.partitioner import PartitionFunction, make_partitioner, resolve_partitioner
@@ -26,6 +27,7 @@ from spark_producer.producer.metrics_access import Meter
 from spark_producer.producer.network_client import Connect
 from spark_producer.producer.single_records import SingleRecords
 from spark_producer.sender import KnownTopics, ProducerLoad, Sender
+from spark_producer.telemetry.pusher import TelemetryPusher
 
 if TYPE_CHECKING:  # only transactional producers import them
     from spark_producer.producer.transactional_records import TransactionalRecords
@@ -90,9 +92,20 @@ class Parts:
         self.transactions: Transactions | None = None
         if self.sender.transactions is not None:
             self._make_transactional(self.sender.transactions, clock, max_sleep)
+        self.telemetry: TelemetryPusher | None = None
+        if config.enable_metrics_push:
+            self.telemetry = TelemetryPusher(self.client, meter.reported_client, clock, time.time)
         in_flight = config.max_in_flight_requests_per_connection
         self.io_thread = IoThread(
-            self.client, self.sender, self.accumulator, self.topics, meter, in_flight, max_sleep, self._wake
+            self.client,
+            self.sender,
+            self.accumulator,
+            self.topics,
+            meter,
+            in_flight,
+            max_sleep,
+            self._wake,
+            self.telemetry,
         )
         self.io_thread.start()
 
@@ -124,6 +137,14 @@ class Parts:
         """Whether the producer can no longer be used: it has failed, was closed, or was created by another process."""
         backlog = self.accumulator.incomplete
         return is_forked(self) or backlog.closing or backlog.error is not None or not self.io_thread.is_alive
+
+    def client_instance_id(self, timeout: float) -> str:
+        """Wait up to `timeout` seconds for the client instance id; see `Producer.client_instance_id`."""
+        from spark_producer.producer.client_instance import wait_for_client_instance_id
+
+        if self.telemetry is None:
+            raise IllegalState("there is no client instance id: enable.metrics.push is false. Set it to true")
+        return wait_for_client_instance_id(self.telemetry, timeout, self.meter.clock, self.client.wakeup)
 
     def take_report(self) -> WriteReport:
         """Return the report of the records acknowledged since the last call. Call it after `flush`."""

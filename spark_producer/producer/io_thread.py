@@ -15,6 +15,10 @@ from spark_producer.producer.network_client import Network
 from spark_producer.producer.outages import Outages
 from spark_producer.protocol import PRODUCE
 from spark_producer.sender import RequestBatches, Sender
+from spark_producer.telemetry.pusher import TelemetryPusher
+
+LAST_PUSH_S = 1.0
+"""Maximum seconds that `close` waits for the response to the terminating push of metrics, within its own timeout."""
 
 
 class IoThread:
@@ -34,6 +38,7 @@ class IoThread:
         max_in_flight: int,
         max_sleep: float,
         wake_all: Callable[[], None],
+        telemetry: TelemetryPusher | None = None,
     ) -> None:
         """`max_in_flight` is the maximum number of in-flight requests per connection.
 
@@ -51,6 +56,9 @@ class IoThread:
         self._max_in_flight = max_in_flight
         self._max_sleep = max_sleep
         self._wake_all = wake_all
+        self._telemetry = telemetry
+        self._close_by = float("-inf")
+        """The time until which `close` waits."""
         self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
 
     def start(self) -> None:
@@ -87,6 +95,7 @@ class IoThread:
 
     def close(self, timeout: float) -> None:
         """Send all batches for up to `timeout` seconds, then end the thread; batches that are not acknowledged by then fail."""
+        self._close_by = self._clock() + timeout
         self._incomplete.begin_close()
         self._client.wakeup()
         self.join(timeout)
@@ -104,6 +113,7 @@ class IoThread:
         try:
             while not self._finished():
                 self._iterate()
+            self._push_last()
         except PyProducerError as error:
             failure = error
         except BaseException as error:  # an error of another package may not be picklable
@@ -127,6 +137,8 @@ class IoThread:
         cluster, responses = self._metadata.cluster, self._metadata.response_count
         client, sender, incomplete = self._client, self._sender, self._incomplete
         wake_at = self._send_ready(now)
+        if self._telemetry is not None and now >= self._telemetry.due_at:
+            self._telemetry.step(now)
         wait = 0.0
         if incomplete.sleeps(wake_at):
             wait = self._max_sleep if wake_at is None else min(max(wake_at - now, 0.0), self._max_sleep)
@@ -135,6 +147,9 @@ class IoThread:
         if completions:
             now = self._clock()
             for done in completions:
+                if isinstance(done.tag, TelemetryPusher):
+                    done.tag.on_completion(done.api, done.body, done.error, now)
+                    continue
                 if done.api.key == PRODUCE.key and done.body is not None:
                     self._meter.events.produce_completed(done.node, done.latency, now)
                 if done.body is not None:
@@ -166,3 +181,14 @@ class IoThread:
             for node, api, body, batches, expect_response in step.requests:
                 client.send(node, api, body, tag=batches, expect_response=expect_response)
         return now
+
+    def _push_last(self) -> None:
+        """Send the terminating push of metrics, if the brokers want any, and wait for its response as long as `close` does."""
+        if self._telemetry is None:
+            return
+        self._telemetry.close()
+        deadline = min(self._close_by, self._clock() + LAST_PUSH_S)
+        while self._telemetry.in_flight and (left := deadline - self._clock()) > 0:
+            for done in self._client.poll(left):
+                if isinstance(done.tag, TelemetryPusher):
+                    done.tag.on_completion(done.api, done.body, done.error, self._clock())

@@ -190,6 +190,11 @@ class MockProducer:
         """Whether no record is pending."""
         return not self._pending
 
+    def client_instance_id(self, timeout: float) -> str:
+        """Return an id that no broker has assigned."""
+        check_timeout(timeout, "client_instance_id")
+        return "mock"
+
     def metrics(self) -> Values:
         """Return `mock_metrics`, instead of the result of `Producer.metrics`."""
         return self.mock_metrics

@@ -23,6 +23,9 @@ class Network(NetworkView, Protocol):
     def load(self) -> tuple[int, int]:
         """Return the number of open connections and of in-flight requests. It is thread-safe."""
 
+    def ready_with(self, api: AnyApi) -> int | None:
+        """Return the least loaded node that is connected, supports `api`, and may get a request now."""
+
     def set_nodes(self, nodes: Mapping[int, tuple[str, int]], cluster_id: str | None = None) -> None:
         """Set the nodes of the cluster, and its id if the brokers shall compare it."""
 

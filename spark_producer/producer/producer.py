@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # only transactional producers import them, and those with de
     from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 
-@forbid_after_fork("send_batch", "send_table", "send_many", "flush", "metrics", "_transactional")
+@forbid_after_fork("send_batch", "send_table", "send_many", "flush", "metrics", "client_instance_id", "_transactional")
 class Producer:
     """Writes Arrow columns, or single records, to Kafka. Threads may share it.
 
@@ -337,6 +337,19 @@ class Producer:
     def metrics(self) -> Values:
         """Return all metrics by (group, name, tags), with Java's names; see docs/metrics.md."""
         return self._meter.values()
+
+    def client_instance_id(self, timeout: float) -> str:
+        """Return the id under which the brokers know the metrics of this producer (KIP-714), as Kafka's tools show it.
+
+        It waits up to `timeout` seconds for it, and connects if there is no connection.
+
+        Raises:
+            IllegalState: `enable.metrics.push` is false. UnsupportedVersion: the brokers take no metrics.
+            KafkaTimeout: no response in time. The error that ended the producer.
+        """
+        self._incomplete.check_open()
+        check_timeout(timeout, "client_instance_id")
+        return self._parts.client_instance_id(timeout)
 
     def close(self, timeout: float | None = None) -> None:
         """Flush for up to `timeout` seconds (default `delivery.timeout.ms`), then end the I/O thread. It may be called twice.

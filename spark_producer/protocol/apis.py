@@ -159,6 +159,14 @@ LIST_TRANSACTIONS: Api[messages.ListTransactionsRequest, messages.ListTransactio
     66, "ListTransactions", (0, 2), first_flexible=0
 )
 
+# Brokers offer these two only if they have a plugin that takes the metrics (KIP-714). The embedded broker has none.
+GET_TELEMETRY_SUBSCRIPTIONS: Api[
+    messages.GetTelemetrySubscriptionsRequest, messages.GetTelemetrySubscriptionsResponse
+] = _api(71, "GetTelemetrySubscriptions", (0, 0), first_flexible=0)
+PUSH_TELEMETRY: Api[messages.PushTelemetryRequest, messages.PushTelemetryResponse] = _api(
+    72, "PushTelemetry", (0, 0), first_flexible=0
+)
+
 APIS: dict[int, AnyApi] = {
     api.key: api
     for api in (
@@ -170,7 +178,10 @@ APIS: dict[int, AnyApi] = {
         CREATE_PARTITIONS,
     )
 }  # fmt: skip
-"""Every API, by its key."""
+"""Every API that the embedded broker offers, by its key: all but those of telemetry."""
+
+MAX_RESPONSE_BYTES = {GET_TELEMETRY_SUBSCRIPTIONS.key: 1 << 16}
+"""Maximum bytes of the responses that a client decodes, of APIs (by key) whose responses it can do without."""
 
 
 def produce_by_name(

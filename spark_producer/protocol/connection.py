@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from spark_producer.errors import LocalProtocolError, PyProducerError, RemoteProtocolError, UnsupportedVersion
-from spark_producer.protocol.apis import SASL_AUTHENTICATE, AnyApi, Api, RequestBody
+from spark_producer.protocol.apis import MAX_RESPONSE_BYTES, SASL_AUTHENTICATE, AnyApi, Api, RequestBody
 from spark_producer.protocol.codec import correlation_id_of, decode_response, encode_request
 from spark_producer.protocol.credentials import BARE, SaslCredentials
 from spark_producer.protocol.fields import Buffer
@@ -87,7 +87,7 @@ TRANSITIONS: Mapping[ConnectionState, Mapping[ConnectionEvent, ConnectionState]]
 
 
 class Response(NamedTuple, Generic[RequestTag]):
-    """A response, with the tag of its request; `body` is the API's response message."""
+    """A response, with the tag of its request; `body` is the API's response message, or None if it was too long."""
 
     tag: RequestTag
     api: AnyApi
@@ -218,6 +218,11 @@ class Connection(Generic[RequestTag]):
             )
         return version
 
+    def supports(self, api: AnyApi) -> bool:
+        """Return whether there is a version of `api` that both sides support."""
+        first, last = self._ranges.get(api.key, (0, -1))
+        return max(first, api.min_version) <= min(last, api.max_version)
+
     def outgoing(self) -> list[Buffer]:
         """Take the buffers that are to be sent now, in order."""
         buffers, self._outgoing = self._outgoing, []
@@ -273,7 +278,10 @@ class Connection(Generic[RequestTag]):
             )
         # This is not strict, and neither is Java's client: librdkafka's mock ends Metadata 12 with a byte too many, for example.
         # ApiVersions (`Negotiation`) is read strictly: if a body does not fit, version 0 is requested.
-        _, body = decode_response(request.api, request.version, frame, strict=False)
+        # One that is longer than its API allows is not decoded: `body` is None.
+        body = None
+        if len(frame) <= MAX_RESPONSE_BYTES.get(request.api.key, len(frame)):
+            _, body = decode_response(request.api, request.version, frame, strict=False)
         self._in_flight.popleft()
         return [Response(request.tag, request.api, request.version, body)]
 

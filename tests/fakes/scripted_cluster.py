@@ -256,6 +256,9 @@ class ScriptedNetwork:
     def least_loaded(self) -> int | None:
         return 1 if self.cluster.reachable else None
 
+    def ready_with(self, api: AnyApi) -> int | None:
+        return None
+
     def load(self) -> tuple[int, int]:
         return 1, len(self.cluster.held)
 

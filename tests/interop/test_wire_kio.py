@@ -17,7 +17,16 @@ from kio.schema.request_header.v1.header import RequestHeader as RequestHeader1
 from kio.schema.request_header.v2.header import RequestHeader as RequestHeader2
 from kio.serial import entity_reader, entity_writer
 
-from spark_producer.protocol import APIS, AnyApi, decode_request, decode_response, encode_request, encode_response
+from spark_producer.protocol import (
+    APIS,
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    PUSH_TELEMETRY,
+    AnyApi,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
 from spark_producer.protocol.fields import Array, Struct
 from tests.unit.protocol.random_messages import random_body
 
@@ -29,12 +38,20 @@ MESSAGES_PER_VERSION = 20
 UNKNOWN_TO_KIO = {("ApiVersions", 5)}
 """Versions of Kafka 4.4, which kio 0.6.5 does not have; a broker of it judges them (`tests/kafka/test_broker_versions`)."""
 
+TELEMETRY = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
 VERSIONS = [
     pytest.param(api, version, id=f"{api.name}-v{version}")
-    for api in APIS.values()
+    for api in (*APIS.values(), *TELEMETRY)
     for version in range(api.min_version, api.max_version + 1)
     if (api.name, version) not in UNKNOWN_TO_KIO
 ]
+
+
+@pytest.fixture(autouse=True)
+def telemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `decode_request` know telemetry, which the embedded broker does not offer."""
+    for api in TELEMETRY:
+        monkeypatch.setitem(APIS, api.key, api)
 
 
 def kio_class(api: AnyApi, version: int, kind: str) -> type[Any]:

@@ -82,6 +82,8 @@ class KafkaCluster:
         self._jvm = jvm_options(version) if jvm is None else jvm
         self.format_arguments: Sequence[str] = ()
         """More arguments of Kafka's StorageTool, which prepares each node."""
+        self.plugins: Sequence[Path] = ()
+        """Folders of classes that `settings` name."""
         self._nodes: dict[int, KafkaNode] = {}
         self._home: Path | None = None
         self._admin: AdminClient | None = None
@@ -104,6 +106,7 @@ class KafkaCluster:
                 self._nodes[node] = KafkaNode(
                     self.version, self._home / f"node-{node}", self._node_settings(node), self._jvm
                 )
+                self._nodes[node].plugins = self.plugins
                 self._nodes[node].begin_format(self.cluster_id, self.format_arguments)
             for running in self._nodes.values():
                 running.finish_format()

@@ -70,6 +70,8 @@ class KafkaNode:
         self._jvm = tuple(jvm)
         self._process: ChildProcess | None = None
         self._formatting: ChildProcess | None = None
+        self.plugins: Sequence[Path] = ()
+        """Folders of classes that the settings name, after the jars of Kafka."""
         home.mkdir(parents=True)
         lines = {**settings, "log.dirs": str(self.data)}
         self._settings = home / "server.properties"
@@ -99,6 +101,8 @@ class KafkaNode:
         if self._process is not None and self._process.exit_code is None:
             raise KafkaFailed(f"{self.home.name} runs already")
         command = java_command(self.version, self.home, "kafka.Kafka", (str(self._settings),), self._jvm)
+        place = command.index("-cp") + 1
+        command[place] = ":".join([command[place], *map(str, self.plugins)])
         self._process = ChildProcess(command, self.home / "node.log")
 
     def check_alive(self) -> None:

@@ -156,6 +156,12 @@ if TYPE_CHECKING:
         SaslHandshakeRequest,
         SaslHandshakeResponse,
     )
+    from spark_producer.protocol.messages.telemetry import (
+        GetTelemetrySubscriptionsRequest,
+        GetTelemetrySubscriptionsResponse,
+        PushTelemetryRequest,
+        PushTelemetryResponse,
+    )
     from spark_producer.protocol.messages.topics import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -207,7 +213,8 @@ if TYPE_CHECKING:
     )
 
 _LATER = (
-    "fetch", "list_offsets", "configs", "group_offsets", "groups", "members", "partitions", "sasl", "topics", "transactions",
+    "fetch", "list_offsets", "configs", "group_offsets", "groups", "members", "partitions", "sasl", "telemetry", "topics",
+    "transactions",
 )  # fmt: skip
 """The modules that are imported on first use, in the order of the search for a name: the messages of readers, administrators and
 logins. A producer without a login needs none of them, and their 40 classes are a third of the cost of all classes in a new Python
@@ -298,6 +305,8 @@ __all__ = [
     "FindCoordinatorResponse",
     "ForgottenTopic",
     "FoundCoordinator",
+    "GetTelemetrySubscriptionsRequest",
+    "GetTelemetrySubscriptionsResponse",
     "HeartbeatRequest",
     "HeartbeatResponse",
     "IncrementalAlterConfigsRequest",
@@ -357,6 +366,8 @@ __all__ = [
     "ProduceResponse",
     "ProduceTopic",
     "ProduceTopicResponse",
+    "PushTelemetryRequest",
+    "PushTelemetryResponse",
     "ReplacedConfig",
     "ReplacedConfigsResource",
     "SaslAuthenticateRequest",

@@ -311,7 +311,7 @@ def test_the_defaults_contradict_nothing_and_are_kafkas_but_where_it_says_so() -
         "metadata_cluster_check_enable": True,
         "partitioner_class": "uniform_sticky", "partitioner_ignore_keys": False, "partitioner_rack_aware": False,
         "partitioner_adaptive_partitioning_enable": True, "partitioner_availability_timeout_ms": 0, "client_rack": "",
-        "transactional_id": "", "transaction_timeout_ms": 60000,
+        "transactional_id": "", "transaction_timeout_ms": 60000, "enable_metrics_push": True,
         "metrics_sample_window_ms": 30000, "metrics_num_samples": 2, "metrics_recording_level": "INFO",
         "ssl_endpoint_identification_algorithm": "https", "ssl_enabled_protocols": "TLSv1.2,TLSv1.3",
         "ssl_protocol": "TLSv1.3", "sasl_oauthbearer_header_urlencode": False,

@@ -102,8 +102,8 @@ def test_small_ranges_take_one_request_one_connection_and_no_thread(
         sent.append((api.name, body))
         send(client, node, api, body, **others)
 
-    def remembered(connection: ConnectionSettings) -> Client:
-        made.append(make(connection))
+    def remembered(connection: ConnectionSettings, **more: Any) -> Client:
+        made.append(make(connection, **more))
         return made[-1]
 
     monkeypatch.setattr(Client, "send", counted)
@@ -244,7 +244,7 @@ def test_a_reader_that_stops_early_ends_it(settings: FetchSettings, leave: Calla
 
 
 def test_a_read_forgets_topics_that_were_not_read_for_long(settings: FetchSettings) -> None:
-    connections = Connections(settings.connection, Client(settings.connection))
+    connections = ConnectionCache().take(settings.connection)
     connections.cluster.use(["earlier"], 0.0)
     connections.cluster.topic_ids["earlier"] = b"i" * 16
     FetchThread(settings, WHOLE, connections, clock=lambda: MAX_UNUSED_S + 1).close()

@@ -25,7 +25,9 @@ NOT_FOR_WRITERS = {
     "kernel.avro", "kernel.avro_decode", "kernel.avro_program", "kernel.compiled_avro_decode", "kernel.compiled_decode",
     "kernel.decode", "kernel.decode_messages", "kernel.protobuf_decode", "legacy_formats",
     "record.message_reader", "record.reading",
-    "protocol.messages.configs", "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
+    "telemetry.otlp", "telemetry.points", "telemetry.reporter", "telemetry.subscription",
+    "protocol.messages.configs", "protocol.messages.fetch", "protocol.messages.telemetry",
+    "protocol.messages.groups", "protocol.messages.topics",
 }  # fmt: skip
 ONLY_FOR_TASKS = {
     "producer",
@@ -36,6 +38,7 @@ ONLY_FOR_TASKS = {
     "datasource.write.worker.cache",
 }
 NOT_FOR_READERS = {
+    "telemetry.otlp", "telemetry.points", "telemetry.reporter", "telemetry.subscription",
     "accumulator", "broker", "cli", "datasource.write", "exactly_once", "legacy_formats", "partitioner", "producer", "sender",
 }  # fmt: skip
 ONLY_FOR_READ_TASKS = {"consumer.read_ranges", "datasource.read.worker.read_task", "kernel", "record", "schemas"}

@@ -14,7 +14,16 @@ TRANSACTIONS = {
     "abort_transaction", "begin_transaction", "commit_transaction", "init_transactions", "send_offsets_to_transaction",
     "transaction",
 }  # fmt: skip
-CALLS = {"close", "flush", "metrics", "send", "send_batch", "send_many", "send_table"} | TRANSACTIONS
+CALLS = {
+    "client_instance_id",
+    "close",
+    "flush",
+    "metrics",
+    "send",
+    "send_batch",
+    "send_many",
+    "send_table",
+} | TRANSACTIONS
 
 
 def public_names(owner: object) -> set[str]:
