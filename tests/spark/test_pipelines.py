@@ -1,0 +1,80 @@
+"""The project of docs/pipelines.md, run by `spark-pipelines` on a real Kafka: continued, and refused when it begins again."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_producer import Producer
+from tests.spark.isolated import REPOSITORY, connect_port
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.read_back import read_topic
+
+PAGE = REPOSITORY / "docs" / "pipelines.md"
+FILES = {"yaml": "spark-pipeline.yml", "python": "transformations/orders.py", "sql": "transformations/orders.sql"}
+"""The file of each of the page's blocks, by its language."""
+SECONDS = 400
+"""A run takes some 25 seconds on an idle machine, most of it for Spark's start."""
+
+
+def write_project(home: Path, servers: str) -> None:
+    """Write the files of the page, which has one block for each of them and names them."""
+    text = PAGE.read_text(encoding="utf-8")
+    for language, name in FILES.items():
+        (block,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        assert f"`{name}`" in text
+        path = home / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block.replace("localhost:9092", servers).replace("/tmp/orders-pipeline", f"{home}/storage"))
+
+
+def pipelines(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in the project."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK_HOME"))}
+    environment = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY), "SPARK_LOCAL_IP": "127.0.0.1"}
+    with connect_port():
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("spark-pipelines")), *arguments],
+            cwd=home,
+            env=kept | environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+
+def send(servers: str, first: int, end: int) -> None:
+    with Producer({"bootstrap.servers": servers}) as producer:
+        prices = range(first, end)
+        producer.send_many("orders", [str(price) for price in prices], keys=[f"customer {each % 5}" for each in prices])
+
+
+def found(servers: str) -> list[float]:
+    """The prices of the committed rows."""
+    rows = read_topic(servers, "orders.large", isolation="read_committed")
+    return sorted(float(re.findall(rb'"price":([\d.]+)', row.value or b"")[0]) for row in rows)
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.timeout(4 * SECONDS)
+def test_the_pipeline_of_the_page(kafka_4: KafkaCluster, tmp_path: Path) -> None:
+    servers = kafka_4.bootstrap_servers
+    for topic in ("orders", "orders.large"):
+        kafka_4.create_topic(topic, 2)
+    write_project(tmp_path, servers)
+    for first, end in ((0, 150), (150, 170)):
+        send(servers, first, end)
+        done = pipelines(tmp_path, "run")
+        assert "Run is COMPLETED" in done.stdout + done.stderr, done.stderr[-8_000:]
+        assert found(servers) == list(range(100, end))
+    again = pipelines(tmp_path, "run", "--full-refresh-all")
+    assert again.returncode != 0
+    assert "exactlyOnceId" in again.stdout + again.stderr, again.stderr[-8_000:]
+    assert found(servers) == list(range(100, 170))
