@@ -388,5 +388,6 @@ def test_the_examples_of_the_page_run(
         exec(text.replace("http://localhost:8081", registry.url), names)
     wanted = [(number, "AA", 3 * number) for number in range(100)]
     assert sorted(tuple(row) for row in names["late"].collect()) == wanted[6:]
-    assert sorted(tuple(row.v) for row in names["decoded"].collect()) == wanted
+    for column in ("decoded", "both"):
+        assert sorted(tuple(row.v) for row in names[column].collect()) == wanted
     assert names["encoded"].first().value[:5] == b"\x00\x00\x00\x00\x11"
