@@ -132,6 +132,8 @@ class TelemetryReporter:
     def last_request(self) -> TelemetryRequest | None:
         """Return the terminating push of a client that is being closed, and end telemetry; None if nothing is wanted."""
         pushes = self.state in (TelemetryState.PUSH_NEEDED, TelemetryState.PUSH_IN_PROGRESS)
+        if self.state is TelemetryState.PUSH_IN_PROGRESS:  # the broker may have its metrics
+            self._points.accepted(self._pushed.deltas, self._pushed.at)
         request = self._push(terminating=True) if pushes else None
         self.state, self.due_at = TelemetryState.OFF, NEVER
         return request

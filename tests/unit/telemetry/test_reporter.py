@@ -328,6 +328,14 @@ def test_the_last_push_is_marked_and_none_follows(scene: Scene) -> None:
     assert scene.reporter.due_at == NEVER
 
 
+def test_the_last_push_does_not_repeat_the_deltas_of_one_in_flight(scene: Scene) -> None:
+    scene.subscribe(ANSWER._replace(delta_temporality=True))
+    assert pushed(scene.next().body).value(SENT) > 0
+    request = scene.reporter.last_request()
+    assert request is not None
+    assert pushed(request.body).value(SENT) == 0
+
+
 def test_without_a_subscription_there_is_no_last_push(scene: Scene) -> None:
     assert scene.reporter.last_request() is None
     scene = Scene()
