@@ -12,19 +12,18 @@ from spark_producer.admin.missing_topics import suggest_topic, suggest_topic_on_
 from spark_producer.admin.offsets import offsets
 from spark_producer.admin.topics import is_missing, wait_for_creation
 from spark_producer.cli.arg_types import natural, offset, positive
-from spark_producer.cli.avro_view import add_view, decoded, take_registry, viewer
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
 from spark_producer.cli.console import print_error, raise_if_pipe_closed
 from spark_producer.cli.json_output import add_json
 from spark_producer.cli.lso_notice import OpenTransactionNotifier
 from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.record_text import format_open_transaction, format_record, format_reset, record_json
+from spark_producer.cli.schema_view import Viewer, add_view, decoded, take_registry, viewer
 from spark_producer.cli.tail_end import positions_at, records_until
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.common.offsets import LATEST
 from spark_producer.consumer.topic_reader import TopicReader
 from spark_producer.record.reading import ConsumerRecord
-from spark_producer.schemas.avro_viewer import AvroViewer
 
 CLIENT_ID = "pyproducer-tail"
 
@@ -93,7 +92,7 @@ def _run(chosen: argparse.Namespace) -> None:
         _print(chosen, client, view)
 
 
-def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer | None) -> None:
+def _print(chosen: argparse.Namespace, client: BlockingClient, view: Viewer | None) -> None:
     left = chosen.max_records
     raise_if_pipe_closed()
     for records in _batches(chosen, client):

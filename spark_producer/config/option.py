@@ -15,7 +15,7 @@ from spark_producer.errors import ConfigError
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
-FORMATS = ("raw", "avro", "protobuf")
+FORMATS = ("raw", "avro", "protobuf", "json-schema")
 """The formats of the columns `value` and `key`, of reads and writes."""
 
 _EXAMPLES = {"bytes": "4194304 for 4 MiB", "milliseconds since 1970": "1700000000000"}

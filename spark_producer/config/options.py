@@ -264,15 +264,15 @@ class SinkOptions:
     )
     value_format: str = option(
         "raw",
-        "`avro`, `protobuf`: the struct `value` is encoded in a Schema Registry's wire format (docs/avro.md, docs/protobuf.md). "
-        "`raw`: bytes are sent as they are.",
+        "`avro`, `protobuf`, `json-schema`: the struct `value` is encoded in a Schema Registry's wire format (docs/avro.md, "
+        "docs/protobuf.md, docs/json_schema.md). `raw`: bytes are sent as they are.",
         choices=FORMATS,
     )
     key_format: str = option("raw", "The same for keys.", choices=FORMATS)
     value_schema: str | None = option(
         None,
-        "The schema, Avro as JSON or the text of a `.proto` file, or a file on the driver; by default it follows from the "
-        "column.",
+        "The schema, Avro or JSON Schema as JSON or the text of a `.proto` file, or a file on the driver; by default it "
+        "follows from the column.",
     )
     key_schema: str | None = option(None, "The same for keys.")
     value_schema_references: str | None = option(

@@ -68,6 +68,11 @@ class RegistryOptions:
     use_latest_version: bool = option(
         False, "Rows are written with the subject's latest schema, which the column must fit."
     )
+    json_fail_invalid_schema: bool = option(
+        False,
+        "JSON Schema: values that are not valid by all rules of their schema are not written, or cannot be decoded "
+        "(docs/json_schema.md#validation).",
+    )
     normalize_schemas: bool = option(False, "The registry compares schemas in its normal form.")
     value_subject_name_strategy: str = option(
         "TopicNameStrategy",
@@ -119,18 +124,22 @@ REGISTRY_FIELDS = {name: field for name, field in _FIELDS.items() if name not in
 READ_REGISTRY_FIELDS = {
     name: field
     for name, field in _FIELDS.items()
-    if name.startswith(("schema.registry.", "basic.auth.", "bearer.auth."))
+    if name.startswith(("schema.registry.", "basic.auth.", "bearer.auth.", "json."))
     or ".name.strategy" in name
     or name in READ_ONLY_REGISTRY_FIELDS
 }
-"""The options of a registry that reads take: those of connections to it, of subjects, and of where schemas are named."""
+"""The options of a registry that reads take: those of connections to it, of subjects, of validation, and of where schemas are
+named."""
 
 CONNECTION_FIELDS = {
     name: field
     for name, field in READ_REGISTRY_FIELDS.items()
     if name in REGISTRY_FIELDS and ".name.strategy" not in name
 }
-"""The options of connections to a registry."""
+"""The options of connections to a registry, and of validation."""
+
+FORMAT_NAMES = {"avro": "Avro", "protobuf": "Protobuf", "json-schema": "JSON Schema"}
+"""The names of formats in messages."""
 
 
 class ColumnOptions(NamedTuple):
@@ -154,6 +163,11 @@ class ColumnOptions(NamedTuple):
     def encoded(self) -> bool:
         """Whether the column is encoded by a schema."""
         return self.format != "raw"
+
+    @property
+    def fills(self) -> bool:
+        """Whether fields that the column lacks may be filled in. In JSON they are absent."""
+        return self.format in ("avro", "protobuf")
 
     @property
     def needs_registry(self) -> bool:
@@ -200,13 +214,20 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
         _check_references(column)
         _check_header(column, sink)
     check_association(given, [column.strategy for column in both])
+    is_json = any(column.format == "json-schema" for column in both)
+    if registry.json_fail_invalid_schema and not is_json:
+        raise ConfigError(
+            "json.fail.invalid.schema has no effect: no column is written as JSON Schema. Set valueFormat or keyFormat to "
+            "json-schema, or leave it out"
+        )
+    given = set(given) - ({"json.fail.invalid.schema"} if is_json else set())
     if given and not any(column.needs_registry for column in both):
         raise ConfigError(
             f"{min(given)} has no effect: no column needs a Schema Registry. Set valueFormat or keyFormat, or leave the "
             "option out"
         )
     latest = registry.use_latest_version
-    if sink.fill_missing_fields != "auto" and not any(column.encoded and (column.schema or latest) for column in both):
+    if sink.fill_missing_fields != "auto" and not any(column.fills and (column.schema or latest) for column in both):
         raise ConfigError(
             "fillMissingFields has no effect: no column has a schema that could have further fields. Set valueSchema or "
             "keySchema, or use.latest.version=true, or leave the option out"
@@ -225,7 +246,9 @@ def _check_column(column: ColumnOptions, registry: RegistryOptions) -> None:
     if not column.encoded:
         for option_name, value in ((f"{name}Schema", column.schema), (f"{name}Subject", column.subject)):
             if value is not None:
-                raise ConfigError(f"{option_name} is for Avro and Protobuf. Set {name}Format, or leave it out")
+                raise ConfigError(
+                    f"{option_name} is for Avro, Protobuf and JSON Schema. Set {name}Format, or leave it out"
+                )
     if column.message is not None:
         _check_message(column, registry)
     if column.indexes is not None and (column.encoded or column.schema_id is None):

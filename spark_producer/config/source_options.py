@@ -108,15 +108,15 @@ class SourceOptions:
     )
     value_format: str = option(
         "raw",
-        "`avro`, `protobuf`: values in a Schema Registry's wire format become structs (docs/avro.md, docs/protobuf.md). `raw`: "
-        "bytes as they are.",
+        "`avro`, `protobuf`, `json-schema`: values in a Schema Registry's wire format become structs (docs/avro.md, "
+        "docs/protobuf.md, docs/json_schema.md). `raw`: bytes as they are.",
         choices=FORMATS,
     )
     key_format: str = option("raw", "The same for keys.", choices=FORMATS)
     value_reader_schema: str | None = option(
         None,
-        "The schema of the column, Avro as JSON or the text of a `.proto` file, or a file on the driver; by default the latest "
-        "of `<topic>-value`. A read of several topics needs it.",
+        "The schema of the column, Avro or JSON Schema as JSON or the text of a `.proto` file, or a file on the driver; by "
+        "default the latest of `<topic>-value`. A read of several topics needs it.",
     )
     key_reader_schema: str | None = option(None, "The same for keys, `<topic>-key` by default.")
     value_message: str | None = option(

@@ -16,7 +16,7 @@ from spark_producer.config.offset_limits import (
     ending_limit,
     starting_limit,
 )
-from spark_producer.config.registry_table import READ_REGISTRY_FIELDS, check_connection, check_strategies
+from spark_producer.config.registry_table import FORMAT_NAMES, READ_REGISTRY_FIELDS, check_connection, check_strategies
 from spark_producer.config.source_options import SOURCE_FIELDS, SourceOptions
 from spark_producer.config.subscription import subscription
 from spark_producer.errors import ConfigError
@@ -117,7 +117,7 @@ def _check_formats(source: SourceOptions, registry: RegistryOptions, given: Coll
     for column, (form, schema) in source.formats.items():
         if schema is not None and form == "raw":
             raise ConfigError(
-                f"{column}ReaderSchema is for Avro and Protobuf. Set {column}Format to avro or protobuf, or leave it out"
+                f"{column}ReaderSchema is for Avro, Protobuf and JSON Schema. Set {column}Format, or leave it out"
             )
         if schema == "":
             raise ConfigError(f"{column}ReaderSchema is empty. Give a schema, or a file on the driver")
@@ -128,13 +128,18 @@ def _check_formats(source: SourceOptions, registry: RegistryOptions, given: Coll
             raise ConfigError(f"{column}Message is empty. Name a message of the schema, or leave it out")
     decoded = [form for form, _ in source.formats.values() if form != "raw"]
     if decoded:
-        check_connection(registry, form=decoded[0].capitalize())
+        if registry.json_fail_invalid_schema and "json-schema" not in decoded:
+            raise ConfigError(
+                "json.fail.invalid.schema has no effect: no column is read as JSON Schema. Set valueFormat or keyFormat to "
+                "json-schema, or leave it out"
+            )
+        check_connection(registry, form=FORMAT_NAMES[decoded[0]])
         check_strategies(registry, given)
         return
     for name in sorted(given):
         if name == "mode" or name in READ_REGISTRY_FIELDS:
             raise ConfigError(
-                f"{name} has no effect: no column is decoded. Set valueFormat or keyFormat to avro or protobuf, or leave it out"
+                f"{name} has no effect: no column is decoded. Set valueFormat or keyFormat, or leave it out"
             )
 
 

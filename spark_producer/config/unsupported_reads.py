@@ -21,7 +21,7 @@ from spark_producer.config.unsupported import (
 )
 
 _GROUP = "no consumer group is joined: Spark assigns the partitions to tasks"
-_CAST = "keys and values are binary columns. Cast the column, or set valueFormat or keyFormat to avro or protobuf"
+_CAST = "keys and values are binary columns. Cast the column, or set valueFormat or keyFormat"
 _METRICS = "a read has Spark's metrics: StreamingQueryProgress, and the page of the stage"
 _COMMITS = (
     "the offsets of a stream are in its checkpoint. Set commitGroup to commit them to a group, for Kafka's tools, too"

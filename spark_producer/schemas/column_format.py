@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -16,6 +16,17 @@ from spark_producer.schemas.header_writing import SchemaHeader
 from spark_producer.schemas.wire_format import framed
 
 
+class TextPlan(Protocol):
+    """How a column is encoded as texts."""
+
+    @property
+    def form(self) -> str:
+        """The name of the format in messages."""
+
+    def encode(self, column: ArrowArray) -> tuple[ArrowArray | None, list[SchemaMismatchRows]]:
+        """Return the column as texts, or None and the rows that do not fit."""
+
+
 class ColumnFormat(NamedTuple):
     """The format of one column: the prefix of each value, and the plan of its encoding; None if it is bytes already.
 
@@ -23,13 +34,15 @@ class ColumnFormat(NamedTuple):
     """
 
     prefix: bytes
-    node: AvroNode | ProtobufNode | None = None
+    node: AvroNode | ProtobufNode | TextPlan | None = None
     header: SchemaHeader | None = None
 
     @property
     def name(self) -> str:
         """The name of the format in messages."""
-        return "Protobuf" if isinstance(self.node, ProtobufNode) else "Avro"
+        if self.node is None or isinstance(self.node, AvroNode):
+            return "Avro"
+        return "Protobuf" if isinstance(self.node, ProtobufNode) else self.node.form
 
 
 class Formats(NamedTuple):
@@ -57,6 +70,9 @@ def encode_column(form: ColumnFormat, column: ArrowArray) -> Encoded:
     if form.node is None:
         return Encoded(framed(column, form.prefix), [])
     node = form.node
+    if not isinstance(node, AvroNode | ProtobufNode):
+        texts, unfit = node.encode(column)
+        return Encoded(None if texts is None else framed(texts, form.prefix), unfit)
     values = protobuf_column(node, column) if isinstance(node, ProtobufNode) else avro_column(node, column)
     unfit = mismatched_rows(values)
     if unfit:

@@ -15,7 +15,7 @@ from spark_producer.schemas.column_reader import ColumnReader, Reader, check_mod
 from spark_producer.schemas.header_ids import header_ids
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.reader_types import TypeRules
-from spark_producer.schemas.registry import AVRO, PROTOBUF, SchemaKey
+from spark_producer.schemas.registry import AVRO, JSON, PROTOBUF, SchemaKey
 from spark_producer.schemas.types import avro_schema
 from spark_producer.schemas.wire_format import prefix_of
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
@@ -265,6 +265,110 @@ def _decoded(reader: Reader, column: Column | str, headers: Column | str | None,
         found = arrow_udf(decode_one, kind)(column)  # type: ignore[call-overload]
     else:
         found = arrow_udf(decode_both, kind)(column, headers)  # type: ignore[call-overload]
+    return found
+
+
+def from_confluent_json_schema(
+    column: Column | str,
+    options: Mapping[str, object] | None = None,
+    *,
+    subject: str | None = None,
+    schema: str | None = None,
+    mode: str = "FAILFAST",
+    validate: bool = False,
+) -> Column:
+    """Return a column of JSON in Confluent's wire format decoded. Null stays null.
+
+    The driver asks the registry for the subject. A task asks for ids that are not among the subject's newest versions; then it
+    needs the registry's client, and the files of its options. Without a registry values of all ids are taken for JSON.
+
+    Args:
+        column: A binary column, or its name.
+        options: The options of the registry (docs/json_schema.md), and `secretsAllow` for references to secrets.
+        subject: The subject of the column, such as `flights-value`.
+        schema: The reader's schema as JSON; by default the subject's latest. It decides the type of the column.
+        mode: The result for a value that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in `from_json`.
+        validate: Whether values must be valid by the schema of their id, or without a registry by `schema`. The option
+            `json.fail.invalid.schema` does the same.
+
+    Raises:
+        ConfigError: an option is wrong, neither `schema` nor `subject` is given, or the registry's client or the validator is
+            not installed.
+        SchemaError: the reader's schema is not valid.
+        RegistryError: the registry cannot be reached, or does not have the subject.
+        RecordError: in tasks, with `FAILFAST`, a value cannot be decoded; the message has its row in the batch, and the reason.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    from spark_producer.schemas.json_schema.column_reader import json_schema_reader
+    from spark_producer.schemas.json_schema.decoded_column import JsonDecoder
+
+    access = _access(options or {}, needed=schema is None, kind=JSON)
+    known: dict[SchemaKey, str] = {}
+    if subject is not None and access is not None:
+        latest, known = subject_schemas(access, subject)
+        schema = schema or latest
+    validate = validate or (access is not None and access.options.json_fail_invalid_schema)
+    reader = json_schema_reader("value", schema, check_mode(mode), known, access, validate=validate)
+    decoders: list[JsonDecoder] = []
+
+    def decode(values: ArrowArray) -> ArrowArray:
+        if not decoders:
+            decoders.append(reader.decoder())
+        return reader.decode(decoders[0], values, lambda row: f"row {row} of a batch")
+
+    decode.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    kind = from_arrow_type(reader.node.kind)
+    found: Column = arrow_udf(decode, kind)(column)  # type: ignore[call-overload]
+    return found
+
+
+def to_confluent_json_schema(
+    column: Column | str, schema_id: int, schema: str | None = None, *, validate: bool = False
+) -> Column:
+    """Return a column of JSON in Confluent's wire format: a zero, the schema's id in four bytes, and the text, which is that of
+    `as_records`. Null stays null.
+
+    No registry is used: the caller has registered the schema and knows its id.
+
+    Args:
+        column: A column, mostly a struct, or its name.
+        schema_id: The id under which the registry has the schema, 0 to 2147483647.
+        schema: The schema of that id as JSON; by default it follows from the column's type (docs/json_schema.md).
+        validate: Whether values must be valid by all rules of the schema.
+
+    Raises:
+        ValueError: the id is out of range.
+        ConfigError: the validator is not installed.
+        SchemaError: `schema` is not a JSON Schema; or, in tasks, column and schema do not match.
+        RecordError: in tasks, a value does not fit its schema; the message names the field.
+    """
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from spark_producer.schemas.json_schema.column_plan import derived_plan, json_plan
+    from spark_producer.schemas.json_schema.documents import parse_json_schema
+    from spark_producer.schemas.json_schema.validation import SchemaValidator
+
+    prefix = _prefix(schema_id)
+    if schema is not None:
+        parse_json_schema(schema, "the schema")
+        if validate:
+            SchemaValidator(schema, "the schema")
+
+    plans: dict[pa.DataType, ColumnFormat] = {}
+
+    def encode(values: ArrowArray) -> ArrowArray:
+        kind = values.type
+        if kind not in plans:
+            plan = (
+                derived_plan(kind, "value") if schema is None else json_plan(schema, kind, "value", validate=validate)
+            )
+            plans[kind] = ColumnFormat(prefix, plan)
+        return _fitting(plans[kind], values)
+
+    encode.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    found: Column = arrow_udf(encode, "binary")(column)  # type: ignore[call-overload]
     return found
 
 

@@ -50,6 +50,10 @@ def column_format(
         from spark_producer.schemas.protobuf.column_schema import protobuf_format  # a write of Avro does without it
 
         return protobuf_format(column, kind, topic, options, find_schema)
+    if column.format == "json-schema":
+        from spark_producer.schemas.json_schema.column_schema import json_schema_format
+
+        return json_schema_format(column, kind, topic, options, find_schema)
     return _avro_format(column, kind, topic, options, find_schema)
 
 

@@ -272,7 +272,7 @@ def test_a_record_that_is_no_avro_has_its_offset_or_is_null(
     [
         ({"schema.registry.url": ""}, "Avro needs a Schema Registry"),
         ({"valueFormat": "raw"}, "schema.registry.url has no effect: no column is decoded"),
-        ({"keyReaderSchema": "int"}, "keyReaderSchema is for Avro and Protobuf"),
+        ({"keyReaderSchema": "int"}, "keyReaderSchema is for Avro, Protobuf and JSON Schema"),
         ({"subscribe": "a,b"}, "valueFormat=avro needs valueReaderSchema for a read of several topics"),
         ({"valueReaderSchema": "nonsense"}, "is not JSON"),
         ({"valueReaderSchema": "missing.avsc"}, "valueReaderSchema: the file 'missing.avsc' cannot be read"),

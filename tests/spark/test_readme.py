@@ -26,12 +26,12 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 OWN_TEST = [
-    "avro.md", "kafka_to_tables.md", "metrics.md", "pipelines.md", "protobuf.md", "reports.md", "sail.md", "security.md",
-    "tables_to_kafka.md", "transactions.md", "upstream.md"
+    "avro.md", "json_schema.md", "kafka_to_tables.md", "metrics.md", "pipelines.md", "protobuf.md", "reports.md", "sail.md",
+    "security.md", "tables_to_kafka.md", "transactions.md", "upstream.md"
 ]  # fmt: skip
-"""Run by tests of their own: spark/test_avro.py, spark/test_metrics_page.py, spark/test_protobuf.py, spark/test_reports.py,
-platforms/sail.py, platforms/recipes.py, spark/test_pipelines.py, pages/test_security_page.py, kafka/test_transactions.py,
-spark/test_upstream.py."""
+"""Run by tests of their own: spark/test_avro.py, spark/test_json_schema.py, spark/test_metrics_page.py, spark/test_protobuf.py,
+spark/test_reports.py, platforms/sail.py, platforms/recipes.py, spark/test_pipelines.py, pages/test_security_page.py,
+kafka/test_transactions.py, spark/test_upstream.py."""
 
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]
 SECONDS = 60

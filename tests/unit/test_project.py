@@ -25,9 +25,10 @@ APACHE_2 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 """SHA-256 of https://www.apache.org/licenses/LICENSE-2.0.txt"""
 OPTIONAL = {
     "confluent_kafka", "pyspark", "isal", "cryptography", "rocksdict", "shtab", "google", "grpc_tools",
+    "jsonschema", "referencing",
 }  # fmt: skip
 """Optional imports: for a Schema Registry, by the data source, for gzip, for PKCS12, for the broker's index, for completion, for
-Protobuf and its compiler."""
+Protobuf and its compiler, and to validate JSON."""
 NOT_PINNED = {"aws-msk-iam-sasl-signer-python"}
 """Only the extra msk installs it: its botocore wants an older python-dateutil than everything else."""
 PINNED = re.compile(r"([a-z0-9][a-z0-9._-]*)==(\S+)")

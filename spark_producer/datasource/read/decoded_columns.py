@@ -1,4 +1,4 @@
-"""The columns that a read decodes from Avro or Protobuf: their schemas, and Spark's types for them, on the driver."""
+"""The columns that a read decodes by a schema: their schemas, and Spark's types for them, on the driver."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from spark_producer.config.subscription import Assign, Subscribe, subscription
 from spark_producer.datasource.read.columns import all_nullable
 from spark_producer.errors import ConfigError, RegistryError, SchemaError
 from spark_producer.schemas.column_reader import ColumnReader, Reader, column_kind, subject_schemas
+from spark_producer.schemas.json_schema.column_reader import json_schema_reader
 from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
 from spark_producer.schemas.reader_types import TypeRules
-from spark_producer.schemas.registry import PROTOBUF, SchemaKey
+from spark_producer.schemas.registry import AVRO, JSON, PROTOBUF, SchemaKey
 from spark_producer.schemas.schema_lookup import schema_text
 from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 NOT_FOUND = 404
+
+_KINDS = {"avro": AVRO, "protobuf": PROTOBUF, "json-schema": JSON}
+"""The registry's name of each format."""
 
 
 def column_readers(
@@ -58,8 +62,7 @@ def _reader(
 ) -> Reader:
     form = source.formats[name][0]
     schema = None if given is None else schema_text(given, f"{name}ReaderSchema")
-    if form == "protobuf":
-        access = access._replace(kind=PROTOBUF)
+    access = access._replace(kind=_KINDS[form])
     by_header = access.options.searches_headers(name)
     latest, known = _subject(name, source, access, needed=schema is None)
     if schema is None and latest is None:
@@ -72,6 +75,10 @@ def _reader(
             message = ReaderSchema(schema, source.messages[name])
             found = protobuf_reader(name, message, source.mode, known, access, registered)
             return found._replace(by_header=by_header)
+        if form == "json-schema":
+            validate = access.options.json_fail_invalid_schema
+            read = json_schema_reader(name, schema or registered, source.mode, known, access, validate=validate)
+            return read._replace(by_header=by_header)
         writers = WriterSchemas(known, access)
         return ColumnReader(name, schema or registered or "", TypeRules(), source.mode, writers, by_header)
 

@@ -5,6 +5,6 @@ it, while `as_records` lets Spark render: both give a row the same bytes, and a 
 The table in docs/columns.md has the rule for each type. Must not know: files, options, records, or pandas.
 """
 
-from spark_producer.record.rendering.nested import as_json, as_text, objects
+from spark_producer.record.rendering.nested import KeptFields, as_json, as_lists, as_text, objects
 
-__all__ = ["as_json", "as_text", "objects"]
+__all__ = ["KeptFields", "as_json", "as_lists", "as_text", "objects"]

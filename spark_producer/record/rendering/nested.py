@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,18 @@ from spark_producer.record.rendering.untyped import Column, Kind, pa, pc
 types = pa.types
 
 
-def as_json(column: Column, keep_nulls: bool = False) -> Column:
+class KeptFields(NamedTuple):
+    """The fields of a struct whose nulls are written, and the same for the columns below: by field, or below `""` for items."""
+
+    names: frozenset[str] = frozenset()
+    below: Mapping[str, KeptFields] = {}
+
+
+Nulls: TypeAlias = bool | KeptFields
+"""Whether null fields are written, or which ones."""
+
+
+def as_json(column: Column, keep_nulls: Nulls = False) -> Column:
     """Return a column as JSON texts; null stays null. Null fields are left out unless `keep_nulls`.
 
     Raises:
@@ -34,7 +45,7 @@ def as_json(column: Column, keep_nulls: bool = False) -> Column:
     raise pa.ArrowTypeError(f"the type {column.type} has no JSON form. Cast it, or leave the column out")
 
 
-def as_text(column: Column, keep_nulls: bool = False) -> Column:
+def as_text(column: Column, keep_nulls: Nulls = False) -> Column:
     """Return a column as a key, value or header: bytes and text unchanged, nested values as JSON, all others as text.
 
     Raises: as `as_json`.
@@ -48,7 +59,7 @@ def as_text(column: Column, keep_nulls: bool = False) -> Column:
     return as_json(column, keep_nulls) if leaf is None else leaf.text(column)
 
 
-def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_nulls: bool = False) -> Column:
+def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_nulls: Nulls = False) -> Column:
     """Return one JSON object for each row. The columns `values` are JSON already.
 
     Commas are placed around the first field without nulls: fields before it end with one, fields after it begin with one.
@@ -62,7 +73,8 @@ def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_null
     if not names:
         return constant("{}", rows)
     if keep_nulls:
-        values = [pc.fill_null(value, pa.scalar("null", TEXT)) for value in values]
+        kept = frozenset(names) if isinstance(keep_nulls, bool) else keep_nulls.names
+        values = [_or_null(value) if name in kept else value for name, value in zip(names, values, strict=True)]
     keys = [f"{name}:" for name in quoted(pa.array(names, TEXT)).to_pylist()]
     full = next((at for at, value in enumerate(values) if value.null_count == 0), None)
     if full is None:
@@ -78,19 +90,23 @@ def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_null
     return joined(*parts, "}", nulls="")
 
 
-def _struct(column: Column, keep_nulls: bool) -> Column:
+def _below(keep_nulls: Nulls, name: str = "") -> Nulls:
+    return keep_nulls if isinstance(keep_nulls, bool) else keep_nulls.below.get(name, False)
+
+
+def _struct(column: Column, keep_nulls: Nulls) -> Column:
     fields: list[Column] = column.flatten()  # each null where the struct is
     names = [field.name for field in column.type]
-    text = objects(names, [as_json(field, keep_nulls) for field in fields], len(column), keep_nulls)
-    return unlike_nulls(text, column)
+    values = [as_json(field, _below(keep_nulls, name)) for name, field in zip(names, fields, strict=True)]
+    return unlike_nulls(objects(names, values, len(column), keep_nulls), column)
 
 
-def _list(column: Column, keep_nulls: bool) -> Column:
+def _list(column: Column, keep_nulls: Nulls) -> Column:
     return unlike_nulls(joined("[", _joined_lists(column, _items(column, keep_nulls)), "]"), column)
 
 
-def _items(column: Column, keep_nulls: bool) -> Column:
-    return _or_null(as_json(pc.list_flatten(column), keep_nulls))
+def _items(column: Column, keep_nulls: Nulls) -> Column:
+    return _or_null(as_json(pc.list_flatten(column), _below(keep_nulls)))
 
 
 def _or_null(values: Column) -> Column:
@@ -104,15 +120,15 @@ def _joined_lists(column: Column, items: Column) -> Column:
     return pc.binary_join(pa.LargeListArray.from_arrays(from_numbers(ends), items), pa.scalar(",", TEXT))
 
 
-def _map(column: Column, keep_nulls: bool) -> Column:
+def _map(column: Column, keep_nulls: Nulls) -> Column:
     """Return maps as JSON objects, as Spark does: null values are always written."""
-    lists = _as_lists(column)
+    lists = as_lists(column)
     keys, values = pc.list_flatten(lists).flatten()
-    entries = joined('"', _names(keys), '":', _or_null(as_json(values, keep_nulls)))
+    entries = joined('"', _names(keys), '":', _or_null(as_json(values, _below(keep_nulls))))
     return unlike_nulls(joined("{", _joined_lists(lists, entries), "}"), column)
 
 
-def _as_lists(column: Column) -> Column:
+def as_lists(column: Column) -> Column:
     """Return maps as lists of structs, which have the same memory layout, and for which Arrow has kernels."""
     entries = column.values
     validity, offsets = column.buffers()[:2]
@@ -138,10 +154,10 @@ def _names(keys: Column) -> Column:
     return escaped(leaf.name(keys))
 
 
-def _union(column: Column, keep_nulls: bool) -> Column:
+def _union(column: Column, keep_nulls: Nulls) -> Column:
     """Return, for each row, the value of the union's branch that the row names."""
     kind = column.type
-    branches = [as_json(column.field(at), keep_nulls) for at in range(kind.num_fields)]
+    branches = [as_json(column.field(at), _below(keep_nulls)) for at in range(kind.num_fields)]
     starts = np.cumsum([0, *(len(branch) for branch in branches)])
     at_code = np.zeros(128, np.int64)
     at_code[kind.type_codes] = starts[:-1]
@@ -158,7 +174,7 @@ def _is_list(kind: Kind) -> bool:
     return bool(views or types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
-_NESTED: list[tuple[Callable[[Kind], bool], Callable[[Column, bool], Column]]] = [
+_NESTED: list[tuple[Callable[[Kind], bool], Callable[[Column, Nulls], Column]]] = [
     (types.is_struct, _struct),
     (types.is_map, _map),
     (_is_list, _list),

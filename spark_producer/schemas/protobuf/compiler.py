@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from spark_producer.common.escape import for_log
-from spark_producer.errors import ConfigError, SchemaError
+from spark_producer.errors import ConfigError, CorruptRecord, SchemaError
 from spark_producer.schemas.protobuf.descriptors import Descriptor, FileDescriptor
 from spark_producer.schemas.texts import list_names
 
@@ -219,3 +219,39 @@ def _messages(file: FileDescriptor) -> Iterator[tuple[set[tuple[int, ...]], Desc
         for index, each in enumerate(message.nested_types):
             left.append(({(*path, count) for path in paths for count in (index, index - entries)}, each))
             entries += each.GetOptions().map_entry
+
+
+def message_at(file: FileDescriptor, path: tuple[int, ...]) -> Descriptor:
+    """Return the message with a path in the wire format.
+
+    Raises:
+        SchemaError: there is none.
+    """
+    for paths, message in _messages(file):
+        if path in paths and not message.GetOptions().map_entry:
+            return message
+    raise SchemaError(f"it has no message with the indexes {list(path)}")
+
+
+def message_json(message: Descriptor, content: bytes) -> str:
+    """Return an encoded message as Protobuf's JSON on one line, with the names of the schema.
+
+    Raises:
+        CorruptRecord: it is not this message, or has values without JSON, such as an unknown type in an Any.
+    """
+    from google.protobuf import json_format, message_factory
+    from google.protobuf.message import DecodeError
+
+    descriptor: Any = message
+    try:
+        found = message_factory.GetMessageClass(descriptor).FromString(content)
+        text: str = json_format.MessageToJson(
+            found,
+            indent=None,
+            preserving_proto_field_name=True,
+            ensure_ascii=False,
+            descriptor_pool=descriptor.file.pool,
+        )
+        return text
+    except (DecodeError, ValueError, TypeError, json_format.Error) as error:
+        raise CorruptRecord(f"it is not the message {message.full_name}: {for_log(str(error))}") from None

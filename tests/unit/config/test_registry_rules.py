@@ -6,6 +6,7 @@ import pytest
 
 from spark_producer.config import parse_sink_options
 from spark_producer.config.registry_table import column_options
+from spark_producer.errors import ConfigError
 from tests.unit.config.options import SERVERS, refused
 
 URL = {"schema.registry.url": "http://registry:8081"}
@@ -115,3 +116,25 @@ def test_missing_fields_are_filled_where_the_schema_is_the_registrys_latest(
 ) -> None:
     _, sink, registry = parse_sink_options(AVRO | options)
     assert [wish.fill for wish in column_options(sink, registry)] == [fill, fill]
+
+
+@pytest.mark.covers("JS3")
+def test_validation_is_for_json_schema() -> None:
+    address = {"schema.registry.url": "http://h:1", "json.fail.invalid.schema": "true"}
+    with pytest.raises(
+        ConfigError, match=r"json.fail.invalid.schema has no effect: no column is written as JSON Schema"
+    ):
+        parse_sink_options(SERVERS | address | {"valueFormat": "avro"})
+    parse_sink_options(SERVERS | address | {"valueFormat": "json-schema"})
+    alone = {
+        "valueFormat": "json-schema",
+        "valueSchema": "{}",
+        "valueSchemaId": "7",
+        "json.fail.invalid.schema": "true",
+    }
+    _, _, registry = parse_sink_options(SERVERS | alone)
+    assert registry.json_fail_invalid_schema
+    with pytest.raises(ConfigError, match="fillMissingFields has no effect"):
+        parse_sink_options(SERVERS | alone | {"fillMissingFields": "true"})
+    with pytest.raises(ConfigError, match="JSON Schema needs a Schema Registry"):
+        parse_sink_options(SERVERS | {"valueFormat": "json-schema"})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import fastavro
-import jsonschema  # type: ignore[import-untyped]
+import jsonschema
 import pytest
 from fastavro.schema import to_parsing_canonical_form
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Decodes the columns of a read that are Avro or Protobuf, in a task."""
+"""Decodes the columns of a read that have a schema, in a task."""
 
 from __future__ import annotations
 

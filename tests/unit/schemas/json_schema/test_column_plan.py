@@ -1,0 +1,164 @@
+"""Columns beside a given schema: what does not match is refused with its field, and rows that do not fit are found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.errors import SchemaError
+from spark_producer.schemas.json_schema.column_plan import json_plan
+from spark_producer.schemas.json_schema.derived_schema import json_schema
+from spark_producer.schemas.json_schema.encoding import encode_json
+from tests.unit.schemas.json_schema.judging import of, written
+
+pytestmark = pytest.mark.covers("JS2")
+
+NULL: Any = {"type": "null"}
+NUMBER: Any = {"type": "integer"}
+
+
+def struct(**fields: Any) -> Any:
+    return pa.struct(list(fields.items()))
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "reason"),
+    [
+        (of(a=NUMBER), struct(a=pa.string()), "field 'value.a' has type string, but the schema says integer. Cast it"),
+        (of(a=NUMBER), struct(a=pa.float64()), "field 'value.a' has type double, but the schema says integer"),
+        (of(a={"type": "boolean"}), struct(a=pa.int64()), "field 'value.a' has type int64, but the schema says boolean"),
+        (of(a=NUMBER), struct(b=pa.int64()), "field 'value.b' is not in the schema, whose fields are a. Leave it out"),
+        (of(a=NUMBER) | {"required": ["a"]}, struct(), "field 'value.a' is required by the schema, but not in the column"),
+        (of(a=False), struct(a=pa.int64()), "field 'value.a': the schema takes no value there"),
+        (of(a={"oneOf": [NULL, NUMBER]}), struct(a=pa.string()), "field 'value.a' has type string, but the schema says integer"),
+        (
+            of(a={"oneOf": [{"type": "boolean"}, NUMBER]}),
+            struct(a=pa.string()),
+            "field 'value.a' has type string, which no alternative of the schema accepts",
+        ),
+        (of(a={"type": "array", "items": NUMBER}), struct(a=pa.list_(pa.string())), "field 'value.a[]' has type string"),
+        (of(a=of(b=NUMBER)), struct(a=struct(b=pa.string())), "field 'value.a.b' has type string"),
+        (
+            of(a={"type": "object", "additionalProperties": NUMBER}),
+            struct(a=pa.map_(pa.string(), pa.string())),
+            "field 'value.a{}' has type string",
+        ),
+        (
+            of(a={"type": "object", "additionalProperties": False, "properties": {"x": {}}}),
+            struct(a=pa.map_(pa.string(), pa.string())),
+            "field 'value.a' is a map, but the schema takes only the fields x. Make it a struct",
+        ),
+        (of(a={}), struct(a=pa.map_(pa.int64(), pa.string())), "field 'value.a' is a map whose keys are int64"),
+        (of(a={"type": "string", "format": "date-time"}), struct(a=pa.timestamp("us")), "the format date-time: a timestamp"),
+        (of(a={"type": "string", "format": "date"}), struct(a=pa.timestamp("us", "UTC")), "the format date: a date"),
+        (of(a={"type": "string", "contentEncoding": "base64"}), struct(a=pa.date32()), "the schema says bytes in base64"),
+        (of(a={"type": "string", "format": "uuid"}), struct(a=pa.binary()), "but the schema says strings"),
+        (of(a=NUMBER) | {"required": ["a"]}, struct(a=pa.null()), "field 'value.a' has type void, but the schema says integer"),
+        ({"properties": 5}, struct(a=pa.int64()), "field 'value': properties or required of the schema are not valid"),
+        (of(a=NUMBER), pa.struct([("a", pa.int64()), ("a", pa.int64())]), "field 'value.a' is in the column twice"),
+        (of(a={"$ref": "#/$defs/x"}), struct(a=pa.int64()), "refers to '#/$defs/x', which it does not define"),
+    ],
+    ids=lambda each: str(each)[:40],
+)  # fmt: skip
+def test_what_does_not_match_is_refused_with_its_field(schema: Any, kind: Any, reason: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        json_plan(json.dumps(schema), kind, "value")
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "rows", "texts"),
+    [
+        (of(a={"type": "number"}), struct(a=pa.int64()), [{"a": 1}], ['{"a":1}']),
+        (of(a={}), struct(a=pa.binary()), [{"a": b"x"}], ['{"a":"eA=="}']),
+        (True, struct(a=pa.int64()), [{"a": 1}, None], ['{"a":1}', None]),
+        (of() | {"additionalProperties": NUMBER}, struct(a=pa.int64()), [{"a": 1}], ['{"a":1}']),
+        (of(x={}) | {"additionalProperties": True}, struct(a=pa.int64()), [{"a": 1}], ['{"a":1}']),
+        ({"type": "object"}, pa.map_(pa.string(), pa.int64()), [[("a", 1)], []], ['{"a":1}', "{}"]),
+        (of(a={"type": "array"}), struct(a=pa.list_(pa.int64())), [{"a": [1, None]}], ['{"a":[1,null]}']),
+        (of(a={"oneOf": [{"enum": ["x"]}, {"enum": ["y"]}]}), struct(a=pa.string()), [{"a": "y"}], ['{"a":"y"}']),
+        (of(a=NUMBER), struct(a=pa.null()), [{"a": None}], ["{}"]),
+        ({"type": "string"}, pa.string(), ['a"', None], ['"a\\""', None]),
+        (
+            {"allOf": [of(a=NUMBER), {"$ref": "#/$defs/b"}], "$defs": {"b": of(b=NUMBER) | {"required": ["b"]}}},
+            struct(a=pa.int64(), b=pa.int64()),
+            [{"a": 1, "b": 2}],
+            ['{"a":1,"b":2}'],
+        ),
+    ],
+    ids=lambda each: str(each)[:40],
+)  # fmt: skip
+def test_what_matches_is_written_and_valid(schema: Any, kind: Any, rows: list[Any], texts: list[Any]) -> None:
+    assert written(pa.array(rows, kind), schema) == texts
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "value", "field", "reason"),
+    [
+        (of(a=NUMBER) | {"required": ["a"]}, struct(a=pa.int64()), {"a": None}, "value.a", "does not take null"),
+        (of(a={"type": "array", "items": NUMBER}), struct(a=pa.list_(pa.int64())), {"a": [1, None]}, "value.a[]", "take null"),
+        (
+            {"type": "object", "additionalProperties": NUMBER},
+            pa.map_(pa.string(), pa.int64()),
+            [("a", None)],
+            "value{}",
+            "does not take null",
+        ),
+        (of(a={"type": "number"}), struct(a=pa.float64()), {"a": float("nan")}, "value.a", "NaN or an infinity"),
+        ({}, struct(a=pa.list_(pa.float32())), {"a": [float("inf")]}, "value.a[]", "NaN or an infinity"),
+        (of(a={"enum": ["x"]}), struct(a=pa.string()), {"a": "y"}, "value.a", "not one of the values of enum or const"),
+        (of(a={"const": "x"}), struct(a=pa.string()), {"a": "y"}, "value.a", "not one of the values of enum or const"),
+        (of(a={"type": "string", "format": "date"}), struct(a=pa.date32()), {"a": 2_932_897}, "value.a", "years 1 to 9999"),
+        (
+            of(a={"type": "string", "format": "date-time"}),
+            struct(a=pa.timestamp("us", "UTC")),
+            {"a": -62135596800000001},
+            "value.a",
+            "years 1 to 9999",
+        ),
+    ],
+    ids=lambda each: str(each)[:40],
+)  # fmt: skip
+def test_rows_that_do_not_fit_are_found(schema: Any, kind: Any, value: Any, field: str, reason: str) -> None:
+    column = pa.array([value, None], kind).take(pa.array([1, 0, 1, 0]))
+    found, (unfit,) = encode_json(json_plan(json.dumps(schema), kind, "value"), column)
+    assert found is None
+    assert (unfit.path, unfit.rows.tolist()) == (field, [1, 3])
+    assert reason in unfit.reason
+
+
+def test_texts_that_are_not_utf_8_do_not_fit() -> None:
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff")]
+    )
+    column = pa.StructArray.from_arrays([bad], names=["a"])
+    found, (unfit,) = encode_json(json_plan("{}", column.type, "value"), column)
+    assert (found, unfit.path, unfit.reason, unfit.rows.tolist()) == (None, "value.a", "it is not UTF-8", [1])
+
+
+def test_values_below_a_null_are_not_judged() -> None:
+    inner = pa.StructArray.from_arrays([pa.array([float("nan"), 1.0])], names=["d"], mask=pa.array([True, False]))
+    column = pa.StructArray.from_arrays([inner], names=["a"])
+    assert written(column, of(a={"oneOf": [NULL, of(d={"type": "number"})]})) == ["{}", '{"a":{"d":1.0}}']
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (struct(a=pa.map_(pa.int64(), pa.string())), "field 'value.a' is a map whose keys are int64"),
+        (
+            struct(a=pa.month_day_nano_interval()),
+            "field 'value.a' has type month_day_nano_interval, which JSON does not have",
+        ),
+        (pa.struct([("a", pa.int64()), ("a", pa.int64())]), "field 'value.a' is in the column twice"),
+        (pa.struct([("a\n", pa.int64())]), "no printable name"),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_types_without_a_schema_are_refused(kind: Any, reason: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        json_schema(kind, "value")
+    assert reason in str(raised.value)
