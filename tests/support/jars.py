@@ -14,7 +14,16 @@ from pathlib import Path
 from tests.support.class_archives import is_wanted, make_spark_archive, making
 from tests.support.ivy import fetch_jars
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.kafka_node import KAFKA_4, KAFKA_39, TEST_JVM, class_archive, kafka_jars
+from tests.support.kafka_node import (
+    KAFKA_4,
+    KAFKA_28,
+    KAFKA_33,
+    KAFKA_39,
+    KAFKA_44,
+    TEST_JVM,
+    class_archive,
+    kafka_jars,
+)
 from tests.support.schema_registry import registry_files
 
 _SPARK_SINK = (
@@ -47,6 +56,8 @@ def main() -> None:
     for version in (KAFKA_39, KAFKA_4):
         kafka_jars(version)
         make_kafka_archive(version)
+    for version in (KAFKA_28, KAFKA_33, KAFKA_44):
+        kafka_jars(version)
     make_spark_archive()
 
 

@@ -55,6 +55,11 @@ def create_topic(client: AdminClient, topic: NewTopic) -> None:
             return
 
 
+def _release(version: str) -> str:
+    """Return the release of a version, as Kafka's StorageTool takes it."""
+    return ".".join(version.split(".")[:2])
+
+
 class KafkaCluster:
     """Context manager: a KRaft cluster whose nodes (ids 1, 2, ...) are brokers and controllers at once.
 
@@ -71,16 +76,19 @@ class KafkaCluster:
         *,
         advertised_ports: Sequence[int | None] | None = None,
         jvm: Sequence[str] | None = None,
+        versions: Mapping[int, str] | None = None,
     ) -> None:
+        """`versions` has the version of each node, if they differ; `version` is the oldest, with whose features all start."""
         self.version = version
+        self._versions = versions or {}
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
         ports = free_ports(3 * nodes)
         self.ports = {node: NodePorts(*ports[3 * node - 3 : 3 * node]) for node in range(1, nodes + 1)}
         reported = zip(self.ports.items(), advertised_ports or [None] * nodes, strict=True)
         self._advertised = {node: at.client if port is None else port for (node, at), port in reported}
         self._settings = dict(settings or {})
-        self._jvm = jvm_options(version) if jvm is None else jvm
-        self.format_arguments: Sequence[str] = ()
+        self._jvm = jvm
+        self.format_arguments: Sequence[str] = ("--release-version", _release(version)) if versions else ()
         """More arguments of Kafka's StorageTool, which prepares each node."""
         self.plugins: Sequence[Path] = ()
         """Folders of classes that `settings` name."""
@@ -103,9 +111,10 @@ class KafkaCluster:
         self._home = Path(tempfile.mkdtemp(prefix="pyproducer-kafka-"))
         try:
             for node in self.ports:
-                self._nodes[node] = KafkaNode(
-                    self.version, self._home / f"node-{node}", self._node_settings(node), self._jvm
-                )
+                version = self._versions.get(node, self.version)
+                kafka_jars(version)
+                jvm = jvm_options(version) if self._jvm is None else self._jvm
+                self._nodes[node] = KafkaNode(version, self._home / f"node-{node}", self._node_settings(node), jvm)
                 self._nodes[node].plugins = self.plugins
                 self._nodes[node].begin_format(self.cluster_id, self.format_arguments)
             for running in self._nodes.values():

@@ -15,12 +15,21 @@ from tests.support.class_archives import archive_of, use
 from tests.support.ivy import class_path, fetch_jars, java
 from tests.support.processes import ChildProcess
 
+KAFKA_28 = "2.8.2"
+"""The last one that needs ZooKeeper, and the oldest that is tried."""
+KAFKA_33 = "3.3.2"
+"""The first one whose KRaft is for production."""
 KAFKA_39 = "3.9.2"
 KAFKA_4 = "4.3.1"
-"""The newest complete release: of 4.4.0 only some modules were published when this was written."""
+"""The version of most tests."""
+KAFKA_44 = "4.4.0"
+"""The newest one."""
 
-# Kafka logs through slf4j 1.7; its own 4.x distribution adds this binding, its POM does not (3.9's POM brings reload4j).
-_LOG_BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+# Kafka logs through slf4j 1.7; its own distributions add these bindings, its POMs do not (those of 3.x bring reload4j).
+_LOG_BINDINGS = {
+    2: ("org.slf4j", "slf4j-reload4j", "1.7.36"),
+    4: ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+}
 
 # C1 only and the serial collector: a node is up in about half the time and half the CPU.
 TEST_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -44,10 +53,15 @@ class NodePorts:
 
 def kafka_jars(version: str) -> Path:
     """Folder of the jars of Kafka `version`, with its command line tools."""
-    binding = () if version.startswith("3.") else (_LOG_BINDING,)
+    number = _major(version)
+    binding = (_LOG_BINDINGS[number],) if number in _LOG_BINDINGS else ()
     core = ("org.apache.kafka", "kafka_2.13", version)
     tools = ("org.apache.kafka", "kafka-tools", version)
     return fetch_jars(core, tools, *binding, name=f"kafka-{version}")
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
 
 
 def class_archive(version: str) -> Path:
@@ -126,7 +140,7 @@ def java_command(
     version: str, home: Path, main_class: str, arguments: Sequence[str], jvm: Sequence[str], level: str = "INFO"
 ) -> list[str]:
     """Command line of a Java program of Kafka `version`, logging at `level` to standard error."""
-    if version.startswith("3."):
+    if _major(version) < 4:
         name, text = "log4j.properties", _LOG4J_1.format(level=level)
         option = f"-Dlog4j.configuration=file:{home / f'{level}-{name}'}"
     else:
