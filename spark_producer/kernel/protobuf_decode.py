@@ -261,7 +261,7 @@ class _Decoder:
         self._message(field.message, field.number if field.form is Form.GROUP else 0)
         self._end = end
         self._depth -= 1
-        if self._unknown_symbol and len(self.columns[field.column].children) == 2:
+        if self._unknown_symbol and field.repeated and len(self.columns[field.column].children) == 2:
             self.columns[field.column].drop_item()
         self._unknown_symbol = False
 

@@ -287,3 +287,14 @@ def test_a_member_of_a_oneof_clears_the_others() -> None:
     ]
     rows += [one.SerializeToString() + two.SerializeToString() for one in parts for two in parts]
     assert decode(message, list(rows)).rows == [expected(kind.FromString(row)) for row in rows]
+
+
+def test_an_unknown_number_of_a_closed_enum_leaves_its_message_alone() -> None:
+    """The message has two fields, as an entry of a map has, but it is none."""
+    text = 'syntax = "proto2"; message M { optional N n = 1; repeated N l = 2; } enum E { A = 0; B = 4; }'
+    text += " message N { optional E e = 1; optional int32 i = 2; }"
+    message = message_of(compiled(ProtobufSchema(text), "it"), None, "it")
+    inner = b"\x04\x08\x05\x10\x07"
+    row = b"\x0a" + inner + b"\x12" + inner
+    kind = message_factory.GetMessageClass(message)
+    assert decode(message, [row, row]).rows == [expected(kind.FromString(row))] * 2
