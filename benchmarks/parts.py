@@ -10,6 +10,7 @@ from benchmarks import (
     bulk,
     first_write,
     imports,
+    json_schema,
     protobuf_decoding,
     protobuf_encoding,
     single_records,
@@ -34,6 +35,7 @@ PARTS: tuple[Part, ...] = (
     avro_decoding.PART,
     protobuf_decoding.PART,
     protobuf_encoding.PART,
+    json_schema.PART,
     imports.PART,
     broker_engines.PART,
 )

@@ -25,7 +25,7 @@ FAMILIES: dict[str, int | tuple[int, ...]] = {
     "RAH": 5, "RC": 2, "TAIL": 9, "RO": 2,
     "COM": 25,
     "RD": 22,
-    "JS": 4,
+    "JS": 5,
 }  # fmt: skip
 """Letters of each family of ids that the page has a table of, and how many there are, or which; 0 if its ids have no numbers.
 
