@@ -104,8 +104,8 @@ def _check_file(config: SecurityOptions, url: str, given: GivenCredentials) -> N
         )
     if any(given) or config.https_ca_location or config.https_ca_pem:
         raise ConfigError(
-            f"client id, secret, scope, azureTenantId, Amazon's options and https.ca.* are set, but {display_name(_URL)} names "
-            "a token file, which uses none of them. Drop them"
+            f"one or more of client id, secret, scope, azureTenantId, Amazon's options and https.ca.* are set, but "
+            f"{display_name(_URL)} names a token file, which uses none of them. Drop them"
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError, SecurityError
 
-MIN_CLOSES = 3
+MIN_CLOSES = 5
 """Minimum number of connections in a row that a node closes at their first request before that counts as a rejection:
 a broker that stops, or a proxy, also closes connections, but not for long."""
 
