@@ -75,13 +75,15 @@ ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
 @functools.cache
 def ids_by_test(path: Path) -> dict[str, frozenset[str]]:
     """The tests of a file, and what their marks `covers` say."""
-    found = {}
+    found, of_all = {}, frozenset[str]()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found[node.name] = covered(node.decorator_list)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            of_all = covered(node.value.elts if isinstance(node.value, ast.List) else [node.value])
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             found |= {target.id: covered([node.value.func]) for target in node.targets if isinstance(target, ast.Name)}
-    return found
+    return {name: ids | of_all for name, ids in found.items()}
 
 
 def covered(marks: Sequence[ast.expr]) -> frozenset[str]:

@@ -29,7 +29,6 @@ class Difference(NamedTuple):
 _EVERY_BATCH = "Kafka asks the coordinator once per transaction and partition, the embedded broker before every batch"
 
 DIFFERENCES: Sequence[Difference] = (
-    Difference(".* versions", "ApiVersions api=0", "0-13", "0-12", "topic ids take the place of names in 13"),
     Difference(
         ".* (group-)?versions", "ApiVersions api=9", r"\d+-\d+", "1-9", "0 is of ZooKeeper's times, 10 has topic ids"
     ),

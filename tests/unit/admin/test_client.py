@@ -19,6 +19,7 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.network import ConnectionSettings
+from spark_producer.network.fatal_errors import MIN_CLOSES
 from spark_producer.protocol import METADATA, messages
 from tests.fakes.hurry import RunningClock
 from tests.fakes.login_scripts import REFUSALS, Refusal
@@ -328,7 +329,7 @@ def test_a_refusal_ends_every_wait_at_once(refusal: Refusal, call: str) -> None:
                 ask()
         for text in (*refusal.texts, f"127.0.0.1:{server.port}"):
             assert text in str(caught.value)
-        assert server.accepted <= 3
+        assert server.accepted <= MIN_CLOSES
 
 
 @pytest.mark.parametrize("partition", [-1, -2, -(2**31)])

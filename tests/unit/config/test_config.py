@@ -356,8 +356,12 @@ READ_ELSEWHERE = {
     **{
         f"{column}_{what}": "asked through `registry_table.wishes`"
         for column in ("value", "key")
-        for what in ("schema", "schema_references", "subject", "message_indexes")
+        for what in ("schema", "schema_references", "subject", "message", "message_indexes")
     },
+    **dict.fromkeys(
+        ("sasl_kerberos_service_name", "sasl_kerberos_principal", "sasl_kerberos_keytab"),
+        "asked through `sasl_rules.credentials`",
+    ),
     "sasl_oauthbearer_extensions": "asked through `sasl_rules.credentials`",
     "sasl_oauthbearer_token_provider": "asked through `sasl_rules.credentials`",
     "sasl_login_callback_handler_class": "a Java class stands for the provider that `sasl_rules.credentials` gives",
@@ -399,7 +403,7 @@ READ_FIELDS += [field.name for name, field in CONSUMER_FIELDS.items() if name no
 def test_every_option_of_reads_is_used_by_the_data_source(name: str) -> None:
     """An option that nothing uses would be accepted, and ignored in silence."""
     used = re.compile(rf"\b(?:config|source|_source)\.{name}\b")
-    modules = (PACKAGE / "datasource" / "read").rglob("*.py")
+    modules = [*(PACKAGE / "datasource" / "read").rglob("*.py"), PACKAGE / "consumer" / "settings.py"]
     is_used = any(used.search(path.read_text(encoding="utf-8")) for path in modules)
     assert is_used != (name in USED_ELSEWHERE), "who uses it? See *An option* in docs/design.md"
 

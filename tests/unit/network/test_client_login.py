@@ -17,6 +17,7 @@ from spark_producer.errors import (
     PyProducerError,
     TlsFailed,
 )
+from spark_producer.network.fatal_errors import MIN_CLOSES
 from spark_producer.network.node import NodeConnection, with_broker_name
 from spark_producer.protocol import METADATA, messages
 from spark_producer.security import SaslSettings, SecuritySettings
@@ -158,18 +159,18 @@ def test_a_login_at_a_listener_without_sasl_ends_every_wait(drive: Drive) -> Non
 
 
 @pytest.mark.covers("SEC22")
-def test_no_login_at_a_listener_with_sasl_is_reported_at_the_third_close_in_a_row(drive: Drive, clock: Clock) -> None:
+def test_no_login_at_a_listener_with_sasl_is_reported_after_closes_in_a_row(drive: Drive, clock: Clock) -> None:
     with ScriptedServer(want_login) as server:
         driver = drive([server.address], reconnect_backoff=0, reconnect_backoff_max=0)
-        for tag in range(3):
+        for tag in range(MIN_CLOSES):
             assert driver.client.fatal_error() is None
             ask(driver, tag)
             (done,) = driver.until_completed()
-            assert isinstance(done.error, AuthenticationFailed if tag == 2 else ConnectionFailed)
+            assert isinstance(done.error, AuthenticationFailed if tag == MIN_CLOSES - 1 else ConnectionFailed)
         error = driver.client.fatal_error()
         assert isinstance(error, AuthenticationFailed)
         assert "set kafka.security.protocol to SASL_PLAINTEXT or SASL_SSL" in str(error)
-        assert server.accepted == 3
+        assert server.accepted == MIN_CLOSES
 
 
 @pytest.mark.covers("SEC22")
@@ -224,7 +225,7 @@ def test_a_broker_of_0_10_that_keeps_closing_has_refused_the_password(drive: Dri
         error = until_hopeless(driver)
         assert isinstance(error, AuthenticationFailed)
         assert "user 'app' with PLAIN" in str(error)
-        assert server.accepted == 3
+        assert server.accepted == MIN_CLOSES
 
 
 @pytest.mark.covers("SEC41")

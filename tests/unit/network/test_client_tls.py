@@ -13,6 +13,7 @@ import pytest
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TlsFailed
 from spark_producer.network.client import READS_PER_POLL
+from spark_producer.network.fatal_errors import MIN_CLOSES
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport
 from spark_producer.protocol import METADATA, Buffer, messages
@@ -235,7 +236,7 @@ def test_no_login_over_tls_at_a_listener_that_wants_one(drive: Drive, certificat
     with ScriptedServer(over_tls(certificates, want_login)) as server:
         security = trusting(certificates)
         driver = drive([server.address], security=security, reconnect_backoff=0, reconnect_backoff_max=0)
-        for tag in range(3):
+        for tag in range(MIN_CLOSES):
             driver.until_ready()
             ask(driver, tag)
             driver.until_completed()
@@ -248,7 +249,7 @@ def closes(peer: Peer) -> None:
 
 
 @pytest.mark.covers("SEC20")
-def test_a_listener_that_closes_three_connections_at_our_first_message_has_no_tls(
+def test_a_listener_that_keeps_closing_connections_at_our_first_message_has_no_tls(
     drive: Drive, certificates: Certificates
 ) -> None:
     with ScriptedServer(closes) as server:
@@ -257,7 +258,7 @@ def test_a_listener_that_closes_three_connections_at_our_first_message_has_no_tl
         assert isinstance(error, TlsFailed)
         assert error.fatal
         assert "closed the connection at the TLS ClientHello" in str(error)
-        assert server.accepted == 3
+        assert server.accepted == MIN_CLOSES
 
 
 @pytest.mark.covers("SEC20")

@@ -9,6 +9,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.errors import AuthenticationFailed, PyProducerError
+from spark_producer.network.fatal_errors import MIN_CLOSES
 from spark_producer.producer import parts_of
 from tests.fakes.accumulator_fakes import DEADLINE, Runner
 from tests.fakes.login_scripts import PASSWORD, REFUSALS, Refusal
@@ -34,7 +35,7 @@ def test_a_wait_for_a_topic_fails(refusal: Refusal) -> None:
         assert PASSWORD not in repr(caught.value)
         wait_until(lambda: not parts_of(producer).io_thread.is_alive, "the thread has ended")
         producer.close()
-        assert server.accepted <= 3
+        assert server.accepted <= MIN_CLOSES
 
 
 @pytest.mark.covers("SEC25")
