@@ -387,7 +387,6 @@ _BY_NAME = (
 )  # fmt: skip
 USED_ELSEWHERE = dict.fromkeys(_BY_NAME, "through `config.subscription` and `config.offset_limits`") | {
     "profile": "replaced by the options that it stands for",
-    "group_id": "accepted without effect: reads join no group",
     "group_id_prefix": "accepted without effect: reads join no group",
     "value_reader_schema": "through `SourceOptions.formats`",
     "key_reader_schema": "through `SourceOptions.formats`",
