@@ -5,6 +5,7 @@ Owns: where they are made, how a Python of a version is found. Must not know: wh
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -28,9 +29,12 @@ def python_of(version: str) -> Path | None:
 
 
 def build_wheel() -> Path:
-    """The wheel of this tree."""
+    """The wheel of this tree. Builds take turns, since setuptools builds in the tree itself."""
     folder = HOME / f"wheel-{os.getpid()}"
-    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)])
+    folder.mkdir(parents=True, exist_ok=True)
+    with (HOME / "wheel.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed; a build ends by the timeout of `run`
+        run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)])
     (wheel,) = folder.glob("*.whl")
     return wheel
 
