@@ -81,7 +81,7 @@ cdef struct Node:
     int children
 
 
-cdef int64_t most_bytes(const Node* node) noexcept nogil:
+cdef int64_t max_bytes(const Node* node) noexcept nogil:
     """Return no fewer bytes than all values of a node have, with the marks of unions and without their children."""
     cdef int64_t row, most = node.length if node.value_mark >= 0 or node.null_mark >= 0 else 0
     cdef uint64_t bits = 0
@@ -235,7 +235,7 @@ def encode_avro(column, bytes prefix):
         nodes[0].null_mark = -1
         with nogil:
             for place in range(count):
-                most += most_bytes(&nodes[place])
+                most += max_bytes(&nodes[place])
         encoded = np.empty(most, dtype=np.uint8)
         out = encoded
         first = at = &out[0]

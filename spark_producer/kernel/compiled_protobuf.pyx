@@ -88,7 +88,7 @@ cdef struct Node:
     int children
 
 
-cdef int64_t most_bytes(const Node* node) noexcept nogil:
+cdef int64_t max_bytes(const Node* node) noexcept nogil:
     """Return no fewer bytes than all values of a node have, without their children."""
     cdef int64_t row, each = 0
     cdef uint64_t bits = 0
@@ -236,7 +236,7 @@ def encode_protobuf(plan, column, bytes prefix):
             nodes[place].first_child, nodes[place].children = firsts[place], len(values.children)
         with nogil:
             for place in range(count):
-                most += most_bytes(&nodes[place])
+                most += max_bytes(&nodes[place])
         encoded = np.empty(most, dtype=np.uint8)
         out = encoded
         at = last = &out[0] + most
