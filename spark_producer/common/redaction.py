@@ -5,8 +5,8 @@ A broker, a token endpoint or a registry may repeat a secret in an error text. C
 
 A secret has too many encodings to search for each. Instead, a text is decoded in every possible way, and each result is searched
 for the secret: percent and form encoding, quoted-printable, the escapes of JSON, C and HTML, lists of numbers, hexadecimal
-digits, base64 in both alphabets, at every alignment, in lines, with padding or without. Results are decoded again, for nested
-encodings.
+digits, base64 and base32 in both alphabets of each, at every alignment, in lines, with padding or without. Results are decoded
+again, for nested encodings.
 The search ignores letter case, looks backwards too, and skips characters between the letters and digits of a secret.
 """
 
@@ -52,6 +52,17 @@ _CODED_RUN: Final = re.compile(rb"([A-Za-z0-9+/_-]{3,})={0,2}")
 """A run of digits that may be base64, in either alphabet (RFC 4648)."""
 
 _STANDARD_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
+_BASE32_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567abcdefghijklmnopqrstuvwxyz234567"
+_BASE32_RUNS: Final = (
+    (
+        re.compile(rb"([A-Z2-7]{7,}|[a-z2-7]{7,})={0,6}"),
+        bytes.maketrans(_BASE32_ALPHABET, 2 * b"0123456789abcdefghijklmnopqrstuv"),
+    ),
+    (re.compile(rb"([0-9A-V]{7,}|[0-9a-v]{7,})={0,6}"), None),
+)
+"""Runs of digits that may be base32 of four bytes or more, in the first alphabet of RFC 4648 and in the extended one, each with the
+translation into the extended one, which is that of `int`."""
+
 _WRAPPED_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]\r?\n[ \t]*(?=[A-Za-z0-9+/_=-])")
 _LINE_END: Final = re.compile(rb"=?\r?\n[ \t]*")
 _SEQUENCE: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -346,6 +357,17 @@ def _decoded(view: View) -> Iterator[View]:
             size = len(digits) - skipped
             group = digits[skipped : len(digits) - (size % 4 == 1)]
             yield _of_run(view, run, binascii.a2b_base64(group + b"=" * (-len(group) % 4)))
+    for pattern, translation in _BASE32_RUNS:
+        for run in pattern.finditer(view.data):
+            for data in _of_base32(run[1].translate(translation)):
+                yield _of_run(view, run, data)
+
+
+def _of_base32(digits: bytes) -> Iterator[bytes]:
+    """Yield the bytes of digits in the extended alphabet, one result for each alignment with at least four bytes."""
+    for skipped in range(min(8, len(digits) - 6)):
+        bits = 5 * (len(digits) - skipped)
+        yield (int(digits[skipped:], 32) >> bits % 8).to_bytes(bits // 8)
 
 
 def _numbers(run: bytes) -> list[str]:

@@ -24,6 +24,10 @@ def url_base64(text: bytes) -> str:
     return base64.urlsafe_b64encode(text).decode()
 
 
+def of_base32(text: bytes) -> str:
+    return base64.b32encode(text).decode()
+
+
 CODINGS: dict[str, Callable[[str], str]] = {
     "plain": lambda s: s,
     "other case": lambda s: s.swapcase() if s.isascii() else s,
@@ -40,6 +44,13 @@ CODINGS: dict[str, Callable[[str], str]] = {
     "base64 of base64": lambda s: of_base64(f"Authorization: Basic {of_base64(f'{USER}:{s}'.encode())}".encode()),
     "base64 of a form": lambda s: of_base64(f"{USER}:{quote_plus(s)}".encode()),
     "base64 of a form, percent-encoded": lambda s: quote(of_base64(f"{USER}:{quote_plus(s)}".encode()), safe=""),
+    "base32": lambda s: of_base32(s.encode()),
+    "base32 of Basic": lambda s: of_base32(f"{USER}:{s}".encode()),
+    "base32 without padding": lambda s: of_base32(f"{USER}:{s}".encode()).rstrip("="),
+    "base32 in lower case": lambda s: of_base32(f"{USER}:{s}".encode()).lower(),
+    "base32 within a text": lambda s: of_base32(b"abcd" + s.encode() + b"rest of it"),
+    "base32 of the extended alphabet": lambda s: base64.b32hexencode(f"{USER}:{s}".encode()).decode(),
+    "base32 of base64": lambda s: of_base32(f"Authorization: Basic {of_base64(f'{USER}:{s}'.encode())}".encode()),
     "percent": lambda s: quote(s, safe=""),
     "percent in lower case": lambda s: "".join(f"%{byte:02x}" for byte in s.encode()),
     "percent of all": lambda s: "".join(f"%{byte:02X}" for byte in s.encode()),

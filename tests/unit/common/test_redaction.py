@@ -14,7 +14,7 @@ from spark_producer.common import redaction
 from spark_producer.common.escape import for_log
 from spark_producer.common.redaction import MAX_SECRETS, MAX_TEXT, SentSecrets, hide, remember
 from spark_producer.common.secret import Secret
-from tests.support.secret_codings import CODINGS, PASSWORD, USER, of_base64, pieces, shows
+from tests.support.secret_codings import CODINGS, PASSWORD, USER, of_base32, of_base64, pieces, shows
 
 
 @pytest.mark.parametrize("coding", CODINGS)
@@ -30,7 +30,7 @@ def test_a_secret_is_hidden_in_every_coding(coding: str, secret: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "coding", ["plain", "base64", "base64 of Basic", "percent of all", "hex", "JSON, each character"]
+    "coding", ["plain", "base64", "base64 of Basic", "base32", "percent of all", "hex", "JSON, each character"]
 )
 def test_a_secret_is_hidden_wherever_a_text_is_cut_through_it(coding: str) -> None:
     remember(Secret("CANARYecho-5"))
@@ -46,6 +46,15 @@ def test_a_secret_is_hidden_wherever_a_text_is_cut_through_it(coding: str) -> No
             assert not pieces(encoded, few + 5) & pieces(hide(cut), few + 5), cut
     for at in range(1, len(encoded) - few - 6):
         assert not pieces(encoded, few + 5) & pieces(hide(f"{encoded[at:]} is wrong"), few + 5)
+
+
+@pytest.mark.parametrize("before", range(8))
+def test_base32_is_hidden_at_every_alignment(before: int) -> None:
+    remember(Secret("CANARYecho-5"))
+    for after in (b"", b"rest of it"):
+        encoded = of_base32(b"abcdefgh"[:before] + b"CANARYecho-5" + after)
+        for part in (encoded, encoded[1:], encoded.rstrip("=")[:-1]):
+            assert hide(f"it is {part}.") == "it is ***.", part
 
 
 def test_what_is_cut_for_a_message_is_hidden_before() -> None:
