@@ -254,9 +254,8 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
     return with_memory(settings, plan)
 
 
-def _report(settings: BrokerSettings, data_dir: str | None, metrics_port: int, *, as_json: bool) -> None:
+def _report(settings: BrokerSettings, engine: str, metrics_port: int, *, as_json: bool) -> None:
     metrics = read_metrics_page(fetch_metrics_page(metrics_port)) if metrics_port else None
-    engine = chosen_engine(None if data_dir is None else Path(data_dir), settings)
     if as_json:
         print_json(memory_fields(settings, system_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
     else:
@@ -265,8 +264,9 @@ def _report(settings: BrokerSettings, data_dir: str | None, metrics_port: int, *
 
 def _run(chosen: argparse.Namespace) -> None:
     settings = _settings(chosen)
+    engine = chosen_engine(None if chosen.data_dir is None else Path(chosen.data_dir), settings)  # before it is created
     if chosen.report:
-        _report(settings, chosen.data_dir, chosen.metrics_port, as_json=chosen.json)
+        _report(settings, engine, chosen.metrics_port, as_json=chosen.json)
         return
     security = _security(chosen)
     if chosen.metrics_port and chosen.metrics_port == chosen.port:

@@ -157,7 +157,7 @@ def plan_memory(
         given: the parts that the user has set, as text under either name.
         broker, storage: the bytes of each budget.
         max_message_bytes: the topics' default of max.message.bytes, which bounds a batch. A broker with another default calls
-            `check_largest_batch` again at its start, and for a topic that is given its own.
+            `check_largest_batch` at its start, and for a topic that is given its own, if its engine has a write cache.
 
     Raises:
         ConfigError: a name or a size is wrong, or the parts do not fit.
@@ -190,11 +190,15 @@ def _sizes(given: Mapping[str, str]) -> dict[str, int]:
 def _check(plan: MemoryPlan, max_message_bytes: int) -> None:
     _check_sum("broker", plan.broker_budget, plan)
     _check_sum("storage", plan.storage_budget, plan)
-    check_largest_batch(plan, max_message_bytes)
+    if NO_LIMIT < plan.publish_buffer < max_message_bytes:
+        raise ConfigError(
+            f"broker.publish.buffer.bytes is {plan.publish_buffer:,}, but topics accept batches of {max_message_bytes:,}: "
+            "it must hold one at least, or be -1 for no limit"
+        )
 
 
 def check_largest_batch(plan: MemoryPlan, max_message_bytes: int) -> None:
-    """Check that a plan allows batches of `max_message_bytes` bytes.
+    """Check that the write cache of a plan takes batches of `max_message_bytes` bytes. Only the engine "tiered" has that cache.
 
     Raises:
         ConfigError: it does not.
@@ -203,12 +207,8 @@ def check_largest_batch(plan: MemoryPlan, max_message_bytes: int) -> None:
         raise ConfigError(
             f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {max_message_bytes:,}. "
             f"Set storage.write.cache.bytes to {2 * max_message_bytes} at least, or give both budgets together "
-            f"{-(-16 * max_message_bytes // MIB)}M at least (--memory), of which it has an eighth"
-        )
-    if NO_LIMIT < plan.publish_buffer < max_message_bytes:
-        raise ConfigError(
-            f"broker.publish.buffer.bytes is {plan.publish_buffer:,}, but topics accept batches of {max_message_bytes:,}: "
-            "it must hold one at least, or be -1 for no limit"
+            f"{-(-16 * max_message_bytes // MIB)}M at least (--memory), of which it has an eighth. The storage engine segments "
+            "has no such cache"
         )
 
 

@@ -21,6 +21,7 @@ from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.cli import broker
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, ConnectionFailed
+from spark_producer.producer import Producer
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 from tests.support.waiting import retry, wait_until
@@ -119,7 +120,9 @@ def test_parts_are_set_under_our_names_and_theirs(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--memory", "10M"], "a half of the write cache has 655,360 bytes"),
+        (["--storage", "tiered", "--memory", "10M"], "a half of the write cache has 655,360 bytes"),
+        (["--ledger-dirs", "elsewhere", "--memory", "10M"], "The storage engine segments has no such cache"),
+        (["--memory", "1M"], "broker.publish.buffer.bytes is 262,144, but topics accept batches of 1,048,588"),
         (["--memory", "1000000G"], "but this process may have"),
         (["--memory", "lots"], "--memory is 'lots'. Use a positive size"),
         (["--memory-part", "managedLedgerCacheSizeMB=60"], "the broker's budget is 64 MiB, but its parts take 92 MiB"),
@@ -133,6 +136,18 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_served(
     assert main(["broker", "--port", "0", "--data-dir", str(data), *arguments]) == 1
     assert message in capsys.readouterr().err
     assert not data.exists()
+
+
+@pytest.mark.parametrize("storage", [[], ["--storage", "segments"]], ids=["by default", "by name"])
+def test_segments_need_no_memory_for_caches_that_they_do_not_have(
+    storage: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    printed = report(capsys, *storage, "--memory", "10M", "--data-dir", str(tmp_path))
+    assert "broker.publish.buffer.bytes" in printed
+    settings = with_memory(BrokerSettings(), plan_memory(10 * MIB))
+    with LocalBroker(tmp_path, settings=settings) as served:
+        with Producer({"bootstrap.servers": served.bootstrap_servers}) as producer:
+            assert producer.send("t", bytes(1_000_000)).result(SECONDS).offset == 0
 
 
 def test_a_setting_without_a_value_is_a_bad_argument(capsys: pytest.CaptureFixture[str]) -> None:

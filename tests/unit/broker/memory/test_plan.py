@@ -13,6 +13,7 @@ from spark_producer.broker.memory.plan import (
     NO_LIMIT,
     SHARES,
     MemoryPlan,
+    check_largest_batch,
     plan_memory,
     warnings,
 )
@@ -105,10 +106,11 @@ def test_a_half_of_the_write_cache_holds_the_largest_batch() -> None:
     assert TopicSettings().max_message_bytes == MAX_BATCH_BYTES
     needed = str(2 * MAX_BATCH_BYTES)
     assert plan_memory(128 * MIB, {"storage.write.cache.bytes": needed}).half == MAX_BATCH_BYTES
+    too_small = plan_memory(128 * MIB, {"storage.write.cache.bytes": str(2 * MAX_BATCH_BYTES - 1)})
     with pytest.raises(ConfigError, match="a half of the write cache has 1,048,587 bytes, but topics accept"):
-        plan_memory(128 * MIB, {"storage.write.cache.bytes": str(2 * MAX_BATCH_BYTES - 1)})
+        check_largest_batch(too_small, MAX_BATCH_BYTES)
     with pytest.raises(ConfigError, match=r"give both budgets together 17M at least \(--memory\)"):
-        plan_memory(16 * MIB)
+        check_largest_batch(plan_memory(16 * MIB), MAX_BATCH_BYTES)
     assert plan_memory(17 * MIB).half >= MAX_BATCH_BYTES, "what the message names is enough"
 
 
