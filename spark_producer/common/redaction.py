@@ -60,7 +60,7 @@ _BASE32_RUNS: Final = (
     ),
     (re.compile(rb"([0-9A-V]{7,}|[0-9a-v]{7,})={0,6}"), None),
 )
-"""Runs of digits that may be base32 of four bytes or more, in the first alphabet of RFC 4648 and in the extended one, each with the
+"""Runs of digits that may be base32 of four bytes or more, in the first alphabet of RFC 4648 and the extended one. Each has the
 translation into the extended one, which is that of `int`."""
 
 _WRAPPED_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]\r?\n[ \t]*(?=[A-Za-z0-9+/_=-])")

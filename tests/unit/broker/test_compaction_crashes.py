@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.log.compaction.rewriting import empty_batch
+from spark_producer.broker.storage.empty_batch import empty_batch
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.record.batch_v2 import batches, read_header

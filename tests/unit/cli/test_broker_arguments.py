@@ -49,7 +49,10 @@ def test_a_bad_argument_is_named_by_its_own_name(
     [
         (["--port", "29092", "--metrics-port", "29092"], "--metrics-port and --port are both 29092"),
         (["--port", "0", "--storage", "segments", "--index", "rocks"], "only 'tiered' has index_engine 'rocks'"),
-        (["--port", "0", "--storage", "tiered", "--memory", "10M"], "or give both budgets together 17M at least (--memory)"),
+        (
+            ["--port", "0", "--storage", "tiered", "--memory", "10M"],
+            "or give both budgets together 17M at least (--memory)",
+        ),
     ],
 )
 def test_arguments_that_do_not_go_together_are_one_line(

@@ -145,9 +145,11 @@ def test_segments_need_no_memory_for_caches_that_they_do_not_have(
     printed = report(capsys, *storage, "--memory", "10M", "--data-dir", str(tmp_path))
     assert "broker.publish.buffer.bytes" in printed
     settings = with_memory(BrokerSettings(), plan_memory(10 * MIB))
-    with LocalBroker(tmp_path, settings=settings) as served:
-        with Producer({"bootstrap.servers": served.bootstrap_servers}) as producer:
-            assert producer.send("t", bytes(1_000_000)).result(SECONDS).offset == 0
+    with (
+        LocalBroker(tmp_path, settings=settings) as served,
+        Producer({"bootstrap.servers": served.bootstrap_servers}) as producer,
+    ):
+        assert producer.send("t", bytes(1_000_000)).result(SECONDS).offset == 0
 
 
 def test_a_setting_without_a_value_is_a_bad_argument(capsys: pytest.CaptureFixture[str]) -> None:

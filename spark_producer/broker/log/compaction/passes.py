@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_producer.broker.log.compaction.retention import AbortedBatches, CompactionRetention
-from spark_producer.broker.log.compaction.rewriting import MAX_GAP, empty_batch, rows_of
+from spark_producer.broker.log.compaction.rewriting import MAX_GAP, rows_of
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.storage.base import Rewriting
+from spark_producer.broker.storage.empty_batch import empty_batch
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import BatchHeader, batches, read_header

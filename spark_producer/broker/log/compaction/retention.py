@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_producer.broker.log.compaction.rewriting import empty_batch, filtered_batch, rows_of
+from spark_producer.broker.log.compaction.rewriting import filtered_batch, rows_of
 from spark_producer.broker.log.transaction_index import AbortedTxn
+from spark_producer.broker.storage.empty_batch import empty_batch
 from spark_producer.record.batch_v2 import BatchHeader
 
 

@@ -1,5 +1,4 @@
-"""The rewriting of single batches: fewer records with the same offsets, no records, or a delete horizon (Kafka's
-MemoryRecords.filterTo)."""
+"""The rewriting of single batches: fewer records with the same offsets, or a delete horizon (Kafka's MemoryRecords.filterTo)."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from spark_producer.broker.log.validation import MAX_DECOMPRESSED_BYTES
-from spark_producer.broker.storage.base import LEADER_EPOCH
+from spark_producer.broker.storage.empty_batch import write_header_like
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import (
@@ -18,7 +17,6 @@ from spark_producer.record.batch_v2 import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
-    write_header,
 )
 from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.reading import read_records
@@ -49,28 +47,6 @@ def rows_of(batch: memoryview) -> list[Row]:
     return rows
 
 
-def empty_batch(first_offset: int, last_offset: int, like: BatchHeader | None = None) -> bytes:
-    """Return a batch without records for the offsets from `first_offset` to `last_offset`.
-
-    With `like` it has that batch's producer and sequence numbers. It belongs to no transaction: a log that is opened would take
-    it for the start of one.
-    """
-    batch = bytearray(HEADER_SIZE)
-    if like is None:
-        write_header(
-            memoryview(batch),
-            records_count=0,
-            base_timestamp=NO_TIMESTAMP,
-            max_timestamp=NO_TIMESTAMP,
-            base_offset=first_offset,
-            last_offset_delta=last_offset - first_offset,
-            leader_epoch=LEADER_EPOCH,
-        )
-    else:
-        _seal(batch, like, 0, like.max_timestamp, like.max_timestamp, like.attributes & TIMESTAMP_TYPE_BIT)
-    return bytes(batch)
-
-
 def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], horizon: int | None) -> bytes:
     """Return the batch with only the records at the offsets `keep`, which ascend. With `horizon`, in milliseconds since 1970, it
     gets this delete horizon.
@@ -97,27 +73,8 @@ def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], 
     if header.attributes & TIMESTAMP_TYPE_BIT:
         latest = header.max_timestamp  # the time of all of its records
     attributes = header.attributes | (0 if horizon is None else DELETE_HORIZON_BIT)
-    _seal(out, header, len(pieces), fresh, latest, attributes)
+    write_header_like(out, header, len(pieces), fresh, latest, attributes)
     return bytes(out)
-
-
-def _seal(
-    out: bytearray, header: BatchHeader, count: int, base_timestamp: int, max_timestamp: int, attributes: int
-) -> None:
-    """Write the header of a batch that replaces the one with `header`."""
-    write_header(
-        memoryview(out),
-        records_count=count,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        attributes=attributes,
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        leader_epoch=header.partition_leader_epoch,
-    )
 
 
 class _Raw(NamedTuple):

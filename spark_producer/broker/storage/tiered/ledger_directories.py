@@ -7,7 +7,7 @@ directories never changes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,13 @@ class LedgerDirectory:
     entry_log_files: EntryLogFiles
     index: LocationIndex
     collector: GarbageCollector
-    lost_files: Mapping[int, str]
+    lost_files: dict[int, str]
+
+    def note_lost_files(self) -> None:
+        """Update `lost_files` by the batches that are in the index now."""
+        found = self.entry_log_files.lost(self.index.file_ends())
+        self.lost_files.clear()
+        self.lost_files.update(found)
 
     def close(self) -> None:
         """Close all files of the directory."""

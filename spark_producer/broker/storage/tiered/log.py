@@ -220,5 +220,10 @@ class TieredLog:
         """Raise KAFKA_STORAGE_ERROR for every read error inside the `with` block."""
         try:
             yield
-        except (CorruptRecord, EntryMissing, OSError) as error:
+        except (CorruptRecord, EntryMissing) as error:
+            advice = "Restore the file from a backup; or start once with skip_damage (pyproducer broker --skip-damage)"
+            raise BrokerError(
+                f"{self._state.name} cannot be read: {error}. {advice}", code=Code.KAFKA_STORAGE_ERROR
+            ) from error
+        except OSError as error:
             raise BrokerError(f"{self._state.name} cannot be read: {error}", code=Code.KAFKA_STORAGE_ERROR) from error

@@ -85,6 +85,14 @@ class LogRewriting:
         self._waiting_bytes += len(batch)
         return True
 
+    def keep(self, row: IndexRow) -> bool:
+        """Keep a batch of the log where it is, after those that were added; return as `add`."""
+        if self._waiting and not self._write():
+            return False
+        self._headers.append(row.header)
+        self._written.append(EntryPosition(row.file_id, row.file_position))
+        return True
+
     def _write(self) -> bool:
         """Write the waiting batches; return False if a flush is running."""
         with storage_errors(self._directory.path):

@@ -222,6 +222,7 @@ def _lock_external_directories(options: TieredOptions, resources: contextlib.Exi
 def _unreadable(state: LogState, why: str) -> UnreadableLog:
     return UnreadableLog(
         f"partition {state.name} is not opened: {why}. Restore the data directory from a backup; or delete the topic, which "
-        "loses its records",
+        "loses its records; or start once with skip_damage (pyproducer broker --skip-damage), which skips the records that the "
+        "entry logs have lost",
         code=Code.KAFKA_STORAGE_ERROR,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import TopicSettings
-from spark_producer.broker.log.compaction.rewriting import empty_batch
+from spark_producer.broker.storage.empty_batch import empty_batch
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.common.error_codes import Code
 from spark_producer.record.batch_v2 import batches, read_header
