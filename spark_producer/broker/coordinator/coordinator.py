@@ -26,7 +26,7 @@ from spark_producer.broker.coordinator.entries import (
     merge_added,
 )
 from spark_producer.broker.coordinator.groups.registry import Groups
-from spark_producer.broker.coordinator.log import CoordinatorLog
+from spark_producer.broker.coordinator.log import NOTE_INTERVAL_S, CoordinatorLog
 from spark_producer.broker.coordinator.markers import PendingMarkers
 from spark_producer.broker.coordinator.offsets import CommittedOffset, OffsetStore, weight
 from spark_producer.broker.coordinator.transactions import DECIDED, UNSET, Transaction, TransactionState
@@ -72,7 +72,8 @@ class BrokerCoordinator:
         """
         self._topics = topics
         self._settings = settings
-        self._time_of_day = time_of_day
+        self._time_of_day, self._clock = time_of_day, clock
+        self._next_note = clock() + NOTE_INTERVAL_S
         self._state = CoordinatorState()
         self.groups = Groups(settings.groups, clock)
         self._markers = PendingMarkers(topics)
@@ -315,8 +316,12 @@ class BrokerCoordinator:
             self._finish(transactional_id)
 
     def check_timeouts(self) -> None:
-        """Abort transactions after their timeout, forget ids that are unused for long, and retry failed markers."""
+        """Abort transactions after their timeout, forget ids that are unused for long, retry failed markers, and note the length
+        of the log once a minute."""
         self._markers.retry_failed()
+        if self._clock() >= self._next_note:
+            self._next_note = self._clock() + NOTE_INTERVAL_S
+            self._log.note_length()
         try:
             self._abort_timed_out()
         except BrokerError as error:

@@ -2,7 +2,8 @@
 
 Only complete lines count: the death of the process leaves at most one torn line, which is truncated when the file is opened
 again. A complete line with a wrong CRC is damage, and so is a missing or shortened file: then the broker does not start, unless
-damage is to be skipped. `broker.json` has the length of the file at its creation and at the last stop of the broker.
+damage is to be skipped. `broker.json` has the length of the file at its creation, after a rewrite, once a minute, and at the last
+stop of the broker.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ DAMAGED: Final = f"{NAME}.damaged"
 
 MIN_REWRITE_BYTES: Final = 4 * 1024 * 1024
 """Minimum size in bytes at which the file is rewritten while the broker runs."""
+
+NOTE_INTERVAL_S: Final = 60.0
+"""Seconds between two notes of the length of the file. After a kill, an older copy is noticed if it lacks more than that."""
 
 logger = escaping_logger(__name__)
 
@@ -231,6 +235,7 @@ class CoordinatorLog:
             self._close()
             self._open(size)
             self._size_when_rewritten = size
+        self._try_to_note_length(size)
 
     @property
     def _opened(self) -> int:
@@ -242,12 +247,17 @@ class CoordinatorLog:
         self._file = os.open(self._path, flags, PRIVATE_FILE)
         self._size = size
 
+    def note_length(self) -> None:
+        """Force the file to the disk and store its length, if it has grown since the last time. Errors are logged at most."""
+        has_grown = self._file is not None and self._size not in (0, self._known_bytes)
+        if has_grown and not self._broken and is_at(self._opened, self._path):
+            with contextlib.suppress(OSError):
+                sync_data(self._opened)
+                self._try_to_note_length(self._size)
+
     def close(self) -> None:
         """Close the file, and store its length. A second call does nothing."""
-        if self._file is not None and self._size and not self._broken and is_at(self._file, self._path):
-            with contextlib.suppress(OSError):
-                sync_data(self._file)
-                self._try_to_note_length(self._size)
+        self.note_length()
         self._close()
 
     def _close(self) -> None:

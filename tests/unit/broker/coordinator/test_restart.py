@@ -12,7 +12,7 @@ import pytest
 
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator import coordinator as coordinating
-from spark_producer.broker.coordinator.log import CoordinatorLog
+from spark_producer.broker.coordinator.log import NOTE_INTERVAL_S, CoordinatorLog
 from spark_producer.broker.coordinator.timer import CoordinatorTimer
 from spark_producer.broker.log.partition import Partition
 from spark_producer.common.error_codes import Code
@@ -145,6 +145,48 @@ def test_a_damaged_log_stops_the_broker_with_advice(broker: Broker) -> None:
     log.write_bytes(whole)
     broker.open()
     assert initialize(broker.context)[2] == 1
+
+
+@pytest.mark.parametrize("rewritten", [False, True], ids=["as it grew", "rewritten"])
+def test_an_older_copy_of_the_log_is_noticed_after_a_kill(broker: Broker, rewritten: bool) -> None:
+    """The broker notes the length of its log each minute, and not only when it stops."""
+    for name in "abc":
+        initialize(broker.context, name)
+    if rewritten:
+        broker.restart()  # which makes the log small
+        broker.context.coordinator._rewrite()
+    log = broker.data_dir / "coordinator.log"
+    older = log.read_bytes()
+    initialize(broker.context, "d")
+    clock = timer(broker)
+    broker.now += NOTE_INTERVAL_S
+    clock.run_if_due(broker.now)
+    noted = log.stat().st_size
+    initialize(broker.context, "e")
+    left = broker.data_dir.with_name("left")
+    shutil.copytree(broker.data_dir, left)
+    (left / log.name).write_bytes(older)
+    with pytest.raises(
+        CorruptRecord, match=f"complete lines have {len(older)} bytes, and had at least {noted}.*--skip-damage"
+    ):
+        Broker.again(left)
+
+
+def test_the_length_of_the_log_is_noted_once_a_minute_if_it_has_grown(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored: list[int] = []
+    note = broker.context.topics.directory.store_coordinator_bytes
+    monkeypatch.setattr(broker.context.coordinator._log, "_note_length", lambda size: (stored.append(size), note(size)))
+    initialize(broker.context)
+    stored.clear()
+    clock = timer(broker)
+    for expected in (1, 2):
+        for _ in range(2 * int(NOTE_INTERVAL_S / 10)):
+            broker.now += 10
+            clock.run_if_due(broker.now)
+        assert len(stored) == expected
+        initialize(broker.context)
 
 
 # The clock
