@@ -7,37 +7,42 @@ damage has another cause, such as a failing disk. To truncate the log there, as 
 
 from __future__ import annotations
 
-import shutil
 from bisect import bisect_right
 from pathlib import Path
-from typing import Final
 
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
-from spark_producer.broker.storage.disk import PRIVATE_FILE, make_private_directory
+from spark_producer.broker.storage.disk import make_private_directory
 from spark_producer.broker.storage.segments.checkpoint import NAME as CHECKPOINT
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint
 from spark_producer.broker.storage.segments.segment import Segment
+from spark_producer.broker.storage.segments.skipped_damage import DAMAGED, copied_aside, skip_damaged_part
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader
 
 logger = escaping_logger(__name__)
 
-DAMAGED: Final = "damaged"
-"""Name of the directory for copies of damaged segments, in the partition's directory."""
-
 
 class DamagedLog(UnreadableLog):
     """The log of a partition is damaged and cannot be opened without losing records.
 
-    offset: records from this offset on would be lost.
+    offset: the first offset whose records would be lost.
     segment: the damaged segment; its `size` is the end of its valid batches.
-    first: base offset of the segment with which the log would begin if those before it were set aside; -1 for none.
+    until: the offset of the next batch or segment that can be read; -1 for none.
+    is_beginning: whether the records before `until` are the first ones of the log.
     """
 
-    def __init__(self, message: str, *, offset: int = 0, segment: Segment | None = None, first: int = -1) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        offset: int = 0,
+        segment: Segment | None = None,
+        until: int = -1,
+        is_beginning: bool = False,
+    ) -> None:
         super().__init__(message, code=Code.KAFKA_STORAGE_ERROR)
-        self.offset, self.segment, self.first = offset, segment, first
+        self.offset, self.segment, self.until, self.is_beginning = offset, segment, until, is_beginning
 
 
 def recover(
@@ -50,7 +55,8 @@ def recover(
     Args:
         directory, checkpoint, visit: of the log.
         boot_id: boot id of the machine.
-        skip_damage: whether a damaged log is opened up to the damage. The rest is moved to `DAMAGED`, and logged.
+        skip_damage: whether a damaged log is opened without what is damaged, which is copied or moved to `DAMAGED`, and logged.
+            Then all batches are checked.
 
     Raises:
         DamagedLog: a crash does not explain the damage. The files are not changed.
@@ -58,11 +64,12 @@ def recover(
     """
     while skip_damage:
         try:
-            _recovered(directory, checkpoint, _ignore, boot_id)
+            _recovered(directory, checkpoint, _ignore, boot_id, check_all=True)
         except DamagedLog as error:
             logger.error("%s", error)
-            _set_aside_damage(directory, error)
-            checkpoint = None
+            if not skip_damaged_part(directory, error.segment, error.offset, error.until, error.is_beginning):
+                _set_aside_damage(directory, error)
+                checkpoint = None
         else:
             break
     return _recovered(directory, checkpoint, visit, boot_id)
@@ -77,15 +84,15 @@ def _set_aside_damage(directory: Path, error: DamagedLog) -> None:
     damaged_directory = directory / DAMAGED
     make_private_directory(damaged_directory)
     after = error.offset - 1 if error.segment is None else error.segment.base_offset
-    lost = [] if error.first >= 0 else [base for base in Segment.base_offsets(directory) if base > after]
+    lost = [] if error.is_beginning else [base for base in Segment.base_offsets(directory) if base > after]
     names = [Segment(directory, base).path.name for base in lost]
     for name in [*names, CHECKPOINT]:
         if (directory / name).exists():
             (directory / name).replace(_unused_path(damaged_directory / name))
     if error.segment is not None:
-        _copied_aside(error.segment)
+        copied_aside(error.segment)
         error.segment.truncate()
-    until = "on" if error.first < 0 else f"to {error.first}"
+    until = f"to {error.until}" if error.is_beginning else "on"
     logger.error(
         "partition %s is opened without its records from offset %d %s: %d segments were moved to %s",
         *(directory.name, error.offset, until, len(names), damaged_directory),
@@ -100,7 +107,9 @@ def _unused_path(path: Path) -> Path:
     return free
 
 
-def _recovered(directory: Path, checkpoint: Checkpoint | None, visit: Recovered, boot_id: str) -> list[Segment]:
+def _recovered(
+    directory: Path, checkpoint: Checkpoint | None, visit: Recovered, boot_id: str, *, check_all: bool = False
+) -> list[Segment]:
     bases = _without_deleted(directory, checkpoint)
     recovery_point = checkpoint.recovery_point if checkpoint else 0
     segments: list[Segment] = []
@@ -112,7 +121,7 @@ def _recovered(directory: Path, checkpoint: Checkpoint | None, visit: Recovered,
             raise _missing(Segment(directory, expected).path, expected, base, later=bool(segments))
         segment = Segment(directory, base)
         segments.append(segment)
-        damage = segment.recover(visit, recovery_point=recovery_point)
+        damage = segment.recover(visit, recovery_point=0 if check_all else recovery_point)
         if damage is not None:
             same_boot = checkpoint is not None and boot_id != "" and checkpoint.boot_id == boot_id
             _cut_torn_end(segment, damage, bases, recovery_point, same_boot=same_boot)
@@ -161,12 +170,12 @@ def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_poin
     if (
         later
         or segment.next_offset < recovery_point
-        or segment.has_later_batch()
+        or segment.later_batch() is not None
         or (same_boot and segment.has_whole_batch())
     ):
         raise _damaged(segment, damage, later)
     lost = segment.path.stat().st_size - segment.size
-    copied = _copied_aside(segment)
+    copied = copied_aside(segment)
     segment.truncate()
     logger.warning(
         "%s: cut off %d bytes at byte %d, after offset %d, an incomplete batch as a crash leaves it: %s. %s",
@@ -176,30 +185,18 @@ def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_poin
 
 def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
     directory = segment.path.parent
-    also = f" and the {len(later)} segments after it" if later else ""
+    following = segment.later_batch()
+    until = following[0] if following is not None else later[0] if later else -1
+    lost = f"to {until - 1}" if until >= 0 else "on"
     return DamagedLog(
         f"partition {directory.name} is not opened: {segment.path} is damaged at byte {segment.size}, offset "
         f"{segment.next_offset} ({damage}). A crash does not explain it, since later records exist or these were on the disk. "
-        f"{_copied_aside(segment)}. Restore the file from a backup. Or lose all records from offset {segment.next_offset} "
-        f"on{also}. Start once with skip_damage (pyproducer broker --skip-damage)",
+        f"{copied_aside(segment)}. Restore the file from a backup. Or lose all records from offset {segment.next_offset} "
+        f"{lost}: start once with skip_damage (pyproducer broker --skip-damage)",
         offset=segment.next_offset,
         segment=segment,
+        until=until,
     )
-
-
-def _copied_aside(segment: Segment) -> str:
-    """Copy the damaged file once, so that the original can be changed; return a sentence with the path of the copy."""
-    damaged_directory = segment.path.parent / DAMAGED
-    size = segment.path.stat().st_size
-    copy = damaged_directory / f"{segment.path.name}.{segment.path.stat().st_mtime_ns}"
-    try:
-        if not copy.exists() or copy.stat().st_size != size:
-            make_private_directory(damaged_directory)
-            shutil.copyfile(segment.path, copy)
-            copy.chmod(PRIVATE_FILE)
-    except OSError as error:
-        return f"It could not be copied ({error})"
-    return f"A copy of it is {copy}"
 
 
 def _missing(path: Path, expected: int, found: int, *, later: bool) -> DamagedLog:
@@ -209,7 +206,8 @@ def _missing(path: Path, expected: int, found: int, *, later: bool) -> DamagedLo
         f"{path.parent}: {path.name} is missing or too short. Restore its files from a backup. Or start once with skip_damage "
         "(pyproducer broker --skip-damage), and the partition is opened without these records",
         offset=expected,
-        first=-1 if later else found,
+        until=found,
+        is_beginning=not later,
     )
 
 

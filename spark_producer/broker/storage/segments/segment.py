@@ -114,16 +114,17 @@ class Segment:
                 return str(error)
         return None
 
-    def has_later_batch(self) -> bool:
-        """Return whether a whole batch of this log follows anywhere after the damage.
+    def later_batch(self) -> tuple[int, int] | None:
+        """Return the base offset and the position of the first whole batch of this log after the damage, None if there is none.
 
-        If so, the damage is not a torn end, since a batch was written after it.
+        If there is one, the damage is not a torn end, since a batch was written after it.
         """
         with self._mapped() as view:
-            return any(
-                self._is_later_batch(view, match.start() - _EPOCH_AT)
-                for match in _EPOCH_AND_MAGIC.finditer(view, self.size + 1 + _EPOCH_AT)
-            )
+            for match in _EPOCH_AND_MAGIC.finditer(view, self.size + 1 + _EPOCH_AT):
+                position = match.start() - _EPOCH_AT
+                if self._is_later_batch(view, position):
+                    return read_header(view, position).base_offset, position
+        return None
 
     def has_whole_batch(self) -> bool:
         """Return whether the damaged batch is complete: all of its bytes are there, and its header or its CRC is wrong.
