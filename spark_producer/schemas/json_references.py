@@ -28,7 +28,7 @@ def complete_json_schema(text: str, references: Mapping[str, str], what: str) ->
         what: The schema, for messages.
 
     Raises:
-        SchemaError: a text is not JSON, or is nested too deeply.
+        SchemaError: a text is not JSON, or is nested too deeply, or its `$defs` is no object.
     """
     if not references:
         return text
@@ -43,7 +43,10 @@ def complete_json_schema(text: str, references: Mapping[str, str], what: str) ->
         raise SchemaError(f"{what} is nested too deeply") from None
     if not isinstance(found, dict):
         return text  # `true` and `false` refer to nothing
-    found["$defs"] = {**found.get("$defs", {}), **joined}
+    own_definitions = found.get("$defs", {})
+    if not isinstance(own_definitions, dict):
+        raise SchemaError(f"{what} is not a JSON Schema: its $defs is no object")
+    found["$defs"] = own_definitions | joined
     return json.dumps(found, separators=(",", ":"))
 
 

@@ -13,7 +13,7 @@ from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
 from spark_producer.record.rendering import KeptFields
 from spark_producer.schemas.json_schema.derived_schema import json_schema
-from spark_producer.schemas.json_schema.documents import Schema, SchemaDocument, checked
+from spark_producer.schemas.json_schema.documents import Schema, SchemaDocument, checked, list_of, object_of, type_names
 from spark_producer.schemas.json_schema.encoding import JsonNode, JsonPlan
 from spark_producer.schemas.texts import arrow_type_name, list_names, path_below
 from spark_producer.schemas.types import is_binary, is_text
@@ -64,9 +64,7 @@ class _Planner:
         self._steps = 0
 
     def plan(self, schema: object, kind: pa.DataType, path: str) -> JsonNode:
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise SchemaError(f"field '{path}': the schema is too large, or can be matched in too many ways")
+        self._count(path)
         found = checked(schema, path, "the schema")
         if isinstance(found, dict) and "$ref" in found:
             found, _ = self._document.target(found, path)
@@ -80,6 +78,11 @@ class _Planner:
         if isinstance(found.get("allOf"), list):
             found = self._merged(found, path)
         return self._plain(found, kind, path)
+
+    def _count(self, path: str) -> None:
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise SchemaError(f"field '{path}': the schema is too large, or can be matched in too many ways")
 
     def _choice(self, branches: list[Any], kind: pa.DataType, path: str) -> JsonNode:
         """Return the plan of the first branch that takes all values of the type, or of the first one that matches."""
@@ -107,21 +110,21 @@ class _Planner:
     def _merged(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
         """Return the rules of `allOf` as one schema, as far as they are about types and fields."""
         found: dict[str, Any] = {name: each for name, each in schema.items() if name != "allOf"}
-        for branch in schema["allOf"]:
+        for branch in list_of(schema, "allOf", path):
+            self._count(path)
             part = checked(branch, path, "the schema")
             if isinstance(part, dict) and "$ref" in part:
                 part, _ = self._document.target(part, path)
             if isinstance(part, dict) and "allOf" in part:
                 part = self._merged(part, path)
             if isinstance(part, dict):
-                lists = {"required": [*found.get("required", []), *part.get("required", [])]}
-                maps = {"properties": {**found.get("properties", {}), **part.get("properties", {})}}
+                lists = {"required": [*list_of(found, "required", path), *list_of(part, "required", path)]}
+                maps = {"properties": object_of(found, "properties", path) | object_of(part, "properties", path)}
                 found = {**found, **part, **{name: each for name, each in (lists | maps).items() if each}}
         return found
 
     def _plain(self, schema: dict[str, Any], kind: pa.DataType, path: str) -> JsonNode:
-        given = schema.get("type")
-        names = [given] if isinstance(given, str) else given
+        names = type_names(schema, path)
         takes_null = (names is None or "null" in names) and _allows(schema, None)
         if pa.types.is_null(kind):
             if not takes_null:
@@ -161,7 +164,7 @@ class _Planner:
             )
         more = schema.get("additionalProperties", True)
         if more is False and not schema.get("patternProperties"):
-            known = list_names(schema.get("properties", {}))
+            known = list_names(object_of(schema, "properties", node.path))
             raise SchemaError(
                 f"field '{node.path}' is a map, but the schema takes only the fields {known}. Make it a struct"
             )
@@ -170,9 +173,9 @@ class _Planner:
         return node._replace(children=(self._item(more, kind.item_field, for_log(f"{node.path}{{}}")),))
 
     def _struct(self, schema: dict[str, Any], kind: pa.StructType, node: JsonNode) -> JsonNode:
-        properties, required = schema.get("properties", {}), schema.get("required", [])
-        if not isinstance(properties, dict) or not isinstance(required, list):
-            raise SchemaError(f"field '{node.path}': properties or required of the schema are not valid. Correct it")
+        properties, required = object_of(schema, "properties", node.path), list_of(schema, "required", node.path)
+        if not all(isinstance(each, str) for each in required):
+            raise SchemaError(f"field '{node.path}': required of the schema is no list of names. Correct it")
         names = [kind.field(index).name for index in range(kind.num_fields)]
         for name in names:
             if names.count(name) > 1:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
-from spark_producer.schemas.json_schema.documents import SchemaDocument, checked
+from spark_producer.schemas.json_schema.documents import SchemaDocument, checked, object_of, type_names
 from spark_producer.schemas.texts import is_printable, path_below
 
 MAX_DEPTH = 64
@@ -145,9 +145,7 @@ class _Types:
         return _text(at)
 
     def _object(self, schema: dict[str, Any], at: _At) -> JsonType:
-        fields = schema.get("properties", {})
-        if not isinstance(fields, dict):
-            raise SchemaError(f"field '{at.path}': properties of the schema is no object. Correct it")
+        fields = object_of(schema, "properties", at.path)
         if fields:
             for name in fields:
                 if not is_printable(name) or not name:
@@ -186,12 +184,9 @@ def _is_null(schema: object) -> bool:
 
 def _type_name(schema: dict[str, Any], at: _At) -> str | None:
     """Return the only type of values that are not null, or None if they have several."""
-    given = schema.get("type")
-    names = [given] if isinstance(given, str) else given
+    names = type_names(schema, at.path)
     if names is None:
         return _implied(schema)
-    if not isinstance(names, list) or not all(isinstance(each, str) and each in _NAMES for each in names):
-        raise SchemaError(f"field '{at.path}': the schema has no such type as {for_log(str(given))}. Correct it")
     others = {each for each in names if each != "null"}
     if others == {"integer", "number"}:
         return "number"
@@ -239,7 +234,7 @@ def _number(schema: dict[str, Any], at: _At) -> JsonType:
         try:
             precision, scale = int(given.get("connect.decimal.precision", 38)), int(given["scale"])
             return JsonType(JsonForm.DECIMAL, pa.decimal128(precision, scale), at.path)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise SchemaError(
                 f"field '{at.path}': the schema's decimal has no scale within 38 digits in connect.parameters. Correct it"
             ) from None
@@ -250,7 +245,6 @@ def _number(schema: dict[str, Any], at: _At) -> JsonType:
 DECIMAL_TITLE = "org.apache.kafka.connect.data.Decimal"
 """The title by which Connect marks numbers that are decimals."""
 
-_NAMES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _INTEGERS: dict[str, pa.DataType] = {"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32()}
 _FORMATS: dict[str, tuple[JsonForm, pa.DataType]] = {
     "date": (JsonForm.DATE, pa.date32()),

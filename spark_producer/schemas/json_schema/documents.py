@@ -53,13 +53,55 @@ class SchemaDocument:
             name = unquote(step).replace("~1", "/").replace("~0", "~")
             if isinstance(found, dict) and name in found:
                 found = found[name]
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            elif isinstance(found, list) and name.isdecimal() and len(name) < 10 and int(name) < len(found):
                 found = found[int(name)]
             else:
                 raise SchemaError(
                     f"field '{path}': {self._what} refers to {for_log(pointer)!r}, which it does not define. Correct it"
                 )
         return checked(found, path, self._what)
+
+
+def object_of(schema: dict[str, Any], keyword: str, path: str, what: str = "the schema") -> dict[str, Any]:
+    """Return the object of a keyword, an empty one if the schema lacks it; `path` is the field's, for messages.
+
+    Raises:
+        SchemaError: it is no object.
+    """
+    found = schema.get(keyword, {})
+    if not isinstance(found, dict):
+        raise SchemaError(f"field '{path}': {keyword} of {what} is no object. Correct it")
+    return found
+
+
+def list_of(schema: dict[str, Any], keyword: str, path: str, what: str = "the schema") -> list[Any]:
+    """Return the list of a keyword, an empty one if the schema lacks it; `path` is the field's, for messages.
+
+    Raises:
+        SchemaError: it is no list.
+    """
+    found = schema.get(keyword, [])
+    if not isinstance(found, list):
+        raise SchemaError(f"field '{path}': {keyword} of {what} is no list. Correct it")
+    return found
+
+
+def type_names(schema: dict[str, Any], path: str) -> list[str] | None:
+    """Return the names of types that a schema allows; None if it does not say.
+
+    Raises:
+        SchemaError: it names something else.
+    """
+    given = schema.get("type")
+    names = [given] if isinstance(given, str) else given
+    if names is not None and not (
+        isinstance(names, list) and all(isinstance(each, str) and each in _NAMES for each in names)
+    ):
+        raise SchemaError(f"field '{path}': the schema has no such type as {for_log(str(given))}. Correct it")
+    return names
+
+
+_NAMES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 
 
 def parse_json_schema(text: str, what: str) -> Schema:

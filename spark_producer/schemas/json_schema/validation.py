@@ -7,6 +7,7 @@ from typing import Any
 
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError, SchemaError
+from spark_producer.schemas.json_schema.bounded_rules import BoundedRules
 from spark_producer.schemas.json_schema.documents import parse_json_schema
 
 INSTALL = "pip install 'pyproducer[jsonschema]', or what it brings, 'jsonschema'"
@@ -26,14 +27,20 @@ class SchemaValidator:
     def __init__(self, text: str, what: str) -> None:
         jsonschema, registry = _package()
         schema: Any = parse_json_schema(text, what)
+        if isinstance(schema, dict) and not isinstance(schema.get("$schema", ""), str):
+            raise SchemaError(f"{what} is not a valid JSON Schema: its $schema is no text")
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft7Validator)
         try:
             kind.check_schema(schema)
+        except RecursionError:
+            raise SchemaError(f"{what} is nested too deeply") from None
         except jsonschema.SchemaError as error:
             raise SchemaError(
                 f"{what} is not a valid JSON Schema: {for_log(error.message)} (at {for_log(error.json_path)})"
             ) from None
-        self._validator: Any = kind(schema, registry=registry)
+        self._bounded = BoundedRules(kind.VALIDATORS, jsonschema.ValidationError)
+        extended = jsonschema.validators.extend(kind, self._bounded.rules())
+        self._validator: Any = extended(schema, registry=registry)
         self._best = jsonschema.exceptions.best_match
 
     def reason(self, text: str, path: str) -> str | None:
@@ -42,9 +49,11 @@ class SchemaValidator:
             found = json.loads(text)
         except (ValueError, RecursionError):
             return None  # the reader has the reason
+        self._bounded.begin(text)
         try:
             if self._validator.is_valid(found):
                 return None
+            self._bounded.begin(text)
             error: Any = self._best(self._validator.iter_errors(found))
         except RecursionError:
             return f"field '{path}': it is nested too deeply to be validated"

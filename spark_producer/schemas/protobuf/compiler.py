@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -209,15 +210,18 @@ def message_names(file: FileDescriptor) -> MessageNames:
 
 
 def _messages(file: FileDescriptor) -> Iterator[tuple[set[tuple[int, ...]], Descriptor]]:
-    """Return all messages, those within others too, with their paths: all are counted, or all but the entries of maps."""
-    left: list[tuple[set[tuple[int, ...]], Descriptor]]
-    left = [({(index,)}, each) for index, each in enumerate(file.message_types_by_name.values())]
+    """Return all messages, those within others too, with their paths: all are counted, or all but the entries of maps.
+
+    A client counts alike at every level, so that a message has two paths at most.
+    """
+    left: deque[tuple[tuple[int, ...], tuple[int, ...], Descriptor]]
+    left = deque(((index,), (index,), each) for index, each in enumerate(file.message_types_by_name.values()))
     while left:
-        paths, message = left.pop(0)
-        yield paths, message
+        whole, without_entries, message = left.popleft()
+        yield {whole, without_entries}, message
         entries = 0
         for index, each in enumerate(message.nested_types):
-            left.append(({(*path, count) for path in paths for count in (index, index - entries)}, each))
+            left.append(((*whole, index), (*without_entries, index - entries), each))
             entries += each.GetOptions().map_entry
 
 

@@ -15,6 +15,7 @@ from spark_producer.kernel.avro_program import Failure
 from spark_producer.kernel.decoded_protobuf import protobuf_array
 from spark_producer.kernel.protobuf_program import PROTOBUF_REASONS, ProtobufProgram, ProtobufReason
 from spark_producer.schemas.header_ids import HeaderIds
+from spark_producer.schemas.protobuf.compiler import MessageNames
 from spark_producer.schemas.protobuf.frames import Frames, frames_of
 from spark_producer.schemas.protobuf.message_names import WriterMessages
 from spark_producer.schemas.references import UnknownSchema
@@ -58,8 +59,11 @@ class ProtobufDecoder:
         frames = frames_of(cast("BytesArray", column), header)
         bad = list(frames.bad)
         chosen: BoolArray = np.ones(len(frames.pairs), np.bool_)
+        names: dict[SchemaKey, MessageNames | str] = {}
         for number, (key, indexes) in enumerate(frames.pairs):
-            reason = self._other_message(key, indexes)
+            if self._writers is not None and key not in names:  # once for all indexes: bytes at random have many
+                names[key] = self._names(self._writers, key)
+            reason = self._other_message(key, indexes, names.get(key))
             if reason:
                 chosen[number] = False
                 bad.append((frames.rows[frames.sources == number], reason))
@@ -74,14 +78,19 @@ class ProtobufDecoder:
         bad += [(frames.rows[rows[numbers]], reason) for numbers, reason in found.bad]
         return in_order(self.kind, len(column), [found.values], [frames.rows[rows[found.good]]], bad)
 
-    def _other_message(self, key: SchemaKey, indexes: tuple[int, ...]) -> str:
-        """Return the reason why values are not of this message, or nothing."""
-        if self._writers is None:
-            return ""
+    def _names(self, writers: WriterMessages, key: SchemaKey) -> MessageNames | str:
+        """Return the names of a schema's messages, or the reason why it has none."""
         try:
-            names = self._writers.names(key)
+            return writers.names(key)
         except (UnknownSchema, SchemaError) as error:
             return str(error)
+
+    def _other_message(self, key: SchemaKey, indexes: tuple[int, ...], names: MessageNames | str | None) -> str:
+        """Return the reason why values are not of this message, or nothing."""
+        if names is None:
+            return ""
+        if isinstance(names, str):
+            return names
         found = names.get(indexes, ())
         if self._message in found:
             return ""

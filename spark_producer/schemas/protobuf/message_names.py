@@ -18,7 +18,8 @@ class WriterMessages:
     """
 
     def __init__(self, known: Mapping[SchemaKey, MessageNames], others: WriterSchemas) -> None:
-        self._known = dict(known)
+        self._known: dict[SchemaKey, MessageNames | str] = dict(known)
+        """The names, or the reason why a schema has none: it is not valid, and not compiled again."""
         self._others = others
 
     def names(self, key: SchemaKey) -> MessageNames:
@@ -28,10 +29,17 @@ class WriterMessages:
             UnknownSchema: there is no such schema, or it is not Protobuf. SchemaError: it is not valid. RegistryError: the
             registry cannot be reached, or refuses. ConfigError: the client of the registry, or the compiler, is not installed.
         """
-        if key not in self._known:
+        found = self._known.get(key)
+        if found is None:
             text = self._others.text(key)
-            self._known[key] = known_names(text, f"schema {key}")
-        return self._known[key]
+            try:
+                found = known_names(text, f"schema {key}")
+            except SchemaError as error:
+                found = str(error)
+            self._known[key] = found
+        if isinstance(found, str):
+            raise SchemaError(found)
+        return found
 
 
 @functools.lru_cache(maxsize=100)

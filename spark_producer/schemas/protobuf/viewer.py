@@ -21,6 +21,8 @@ class ProtobufViewer:
     def __init__(self, schema_of: Callable[[SchemaKey], str]) -> None:
         self._schema_of = schema_of
         self._known: dict[SchemaKey, FileDescriptor] = {}
+        self._invalid: dict[SchemaKey, SchemaError] = {}
+        """The schemas that cannot be compiled: that takes a process, and is not tried again."""
 
     def view(self, content: bytes | None) -> bytes | None:
         """Return Protobuf's JSON in UTF-8. Null and values without a frame are returned as they are; a value that cannot be read
@@ -36,10 +38,19 @@ class ProtobufViewer:
             return content
         schema_id, indexes = frames.pairs[0]
         try:
-            if schema_id not in self._known:
-                what = f"schema {schema_id}"
-                self._known[schema_id] = compiled(parse_registered(self._schema_of(schema_id)), what)
-            message = message_at(self._known[schema_id], indexes)
+            message = message_at(self._file(schema_id), indexes)
             return message_json(message, content[int(frames.heads[0]) :]).encode()
         except (CorruptRecord, SchemaError, UnknownSchema) as error:
             return f"<schema {schema_id}: {for_log(str(error))}>".encode()
+
+    def _file(self, schema_id: SchemaKey) -> FileDescriptor:
+        if schema_id in self._invalid:
+            raise self._invalid[schema_id]
+        if schema_id not in self._known:
+            text = self._schema_of(schema_id)
+            try:
+                self._known[schema_id] = compiled(parse_registered(text), f"schema {schema_id}")
+            except SchemaError as error:
+                self._invalid[schema_id] = error
+                raise
+        return self._known[schema_id]

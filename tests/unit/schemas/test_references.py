@@ -151,6 +151,12 @@ def test_own_types_are_not_replaced_and_without_references_nothing_changes() -> 
     assert found["fields"][0]["type"]["size"] == 2
 
 
+@pytest.mark.parametrize("definitions", [True, None, 5, "text", []])
+def test_definitions_of_a_json_schema_that_are_no_object_are_refused(definitions: Any) -> None:
+    with pytest.raises(SchemaError, match=r"it is not a JSON Schema: its \$defs is no object"):
+        complete_json_schema(json.dumps({"$ref": "a.json", "$defs": definitions}), {"a.json": "{}"}, "it")
+
+
 @pytest.mark.parametrize(
     ("other", "text"), [("{", "'A', to which it refers, is not JSON"), ("1", "is not an Avro schema")]
 )

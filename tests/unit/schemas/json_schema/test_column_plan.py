@@ -57,7 +57,13 @@ def struct(**fields: Any) -> Any:
         (of(a={"type": "string", "contentEncoding": "base64"}), struct(a=pa.date32()), "the schema says bytes in base64"),
         (of(a={"type": "string", "format": "uuid"}), struct(a=pa.binary()), "but the schema says strings"),
         (of(a=NUMBER) | {"required": ["a"]}, struct(a=pa.null()), "field 'value.a' has type void, but the schema says integer"),
-        ({"properties": 5}, struct(a=pa.int64()), "field 'value': properties or required of the schema are not valid"),
+        ({"properties": 5}, struct(a=pa.int64()), "field 'value': properties of the schema is no object"),
+        ({"type": 5}, struct(a=pa.int64()), "field 'value': the schema has no such type as 5"),
+        ({"required": [1]}, struct(a=pa.int64()), "field 'value': required of the schema is no list of names"),
+        ({"required": True, "allOf": [{}]}, struct(a=pa.int64()), "field 'value': required of the schema is no list"),
+        ({"allOf": [{"allOf": 1}]}, struct(a=pa.int64()), "field 'value': allOf of the schema is no list"),
+        ({"allOf": [{"properties": "a"}]}, struct(a=pa.int64()), "field 'value': properties of the schema is no object"),
+        ({"$ref": "#/anyOf/" + "9" * 5000, "anyOf": [{}]}, struct(a=pa.int64()), "which it does not define"),
         (of(a=NUMBER), pa.struct([("a", pa.int64()), ("a", pa.int64())]), "field 'value.a' is in the column twice"),
         (of(a={"$ref": "#/$defs/x"}), struct(a=pa.int64()), "refers to '#/$defs/x', which it does not define"),
     ],
@@ -162,3 +168,14 @@ def test_types_without_a_schema_are_refused(kind: Any, reason: str) -> None:
     with pytest.raises(SchemaError) as raised:
         json_schema(kind, "value")
     assert reason in str(raised.value)
+
+
+def test_definitions_that_refer_to_each_other_in_ever_more_ways_are_bounded() -> None:
+    """Each of forty refers to the next one twice: a million millions in all."""
+    for keyword in ("allOf", "anyOf"):
+        definitions: dict[str, Any] = {
+            f"d{number}": {keyword: [{"$ref": f"#/definitions/d{number + 1}"}] * 2} for number in range(40)
+        }
+        schema = {"$ref": "#/definitions/d0", "definitions": definitions | {"d40": {"type": "integer"}}}
+        with pytest.raises(SchemaError):
+            json_plan(json.dumps(schema), pa.string(), "value")

@@ -96,6 +96,9 @@ def test_references_inside_are_followed_and_types_within_themselves_become_text(
     assert str(found.kind) == "struct<a: struct<n: int64, more: list<element: string>>>"
 
 
+DECIMAL = {"type": "number", "title": "org.apache.kafka.connect.data.Decimal"}
+
+
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
@@ -112,6 +115,10 @@ def test_references_inside_are_followed_and_types_within_themselves_become_text(
         ({"properties": [1]}, "field 'value': properties of the schema is no object"),
         (of(**{"a\n": {}}), "without a printable name"),
         (of(a={"type": "number", "title": "org.apache.kafka.connect.data.Decimal"}), "no scale within 38 digits"),
+        *(
+            (of(a=DECIMAL | {"connect.parameters": given}), "no scale within 38 digits")
+            for given in ({"scale": 1e999}, {"scale": 10**20}, {"scale": 2, "connect.decimal.precision": 10**20})
+        ),
     ],
     ids=lambda each: str(each)[:40],
 )  # fmt: skip

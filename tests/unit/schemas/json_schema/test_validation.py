@@ -6,8 +6,11 @@ import builtins
 import json
 from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_producer.errors import ConfigError, SchemaError
 from spark_producer.schemas.json_schema.column_plan import json_plan
@@ -86,6 +89,86 @@ def test_schemas_that_are_not_valid_or_lead_elsewhere() -> None:
     assert "nested too deeply" in str(
         SchemaValidator('{"properties": {"a": {"$ref": "#"}}}', "it").reason(nested, "value")
     )
+
+
+@pytest.mark.parametrize("schema", [{"$schema": 5}, {"$schema": ["a"]}, {"$schema": {}}])
+def test_a_dialect_that_is_no_text_is_refused(schema: Any) -> None:
+    with pytest.raises(SchemaError, match=r"it is not a valid JSON Schema: its \$schema is no text"):
+        SchemaValidator(json.dumps(schema), "it")
+
+
+def valid(schema: Any, value: Any) -> str | None:
+    return SchemaValidator(json.dumps(schema), "it").reason(json.dumps(value), "value")
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^a*a*a*a*a*a*$"])
+@pytest.mark.parametrize("keyword", ["pattern", "patternProperties", "additionalProperties"])
+def test_patterns_that_take_python_endless_time_are_matched(pattern: str, keyword: str) -> None:
+    """They were made to: `re` would go back over the text for longer than the tests have."""
+    schema: Any = {"pattern": pattern}
+    schema = {
+        "pattern": schema,
+        "patternProperties": {"patternProperties": {pattern: False}},
+        "additionalProperties": {"patternProperties": {pattern: True}, "additionalProperties": False},
+    }[keyword]
+    long = "a" * 5000
+    good, bad = (long, f"{long}b") if keyword == "pattern" else ({"b": 1, f"{long}b": 1}, {long: 1})
+    if keyword == "additionalProperties":
+        good, bad = bad, good
+    assert valid(schema, good) is None
+    assert str(valid(schema, bad)).startswith("field 'value")
+
+
+def test_choices_that_double_the_ways_are_bounded() -> None:
+    for pattern in ("^" + "a?" * 40 + "a" * 40 + "$", "^(a{1,9}){1,9}$", "^" + "(a|a|aa)" * 30 + "$"):
+        assert "not valid by pattern" in str(valid({"pattern": pattern}, "a" * 39 + "b"))
+
+
+def test_patterns_that_re2_lacks_are_applied_to_short_texts() -> None:
+    password = {"pattern": r"^(?=.*[A-Z])(?=.*\d).{8,}$"}
+    assert valid(password, "Passw0rd" * 5) is None
+    assert "not valid by pattern" in str(valid(password, "password"))
+    assert valid({"pattern": r"^(.)\1$"}, "aa") is None
+    assert "could take endless time" in str(valid({"pattern": r"(?=a)(a+)+$"}, "a" * 50 + "b"))
+
+
+def test_definitions_that_are_tried_in_ever_more_ways_are_bounded() -> None:
+    definitions: Any = {f"d{each}": {"anyOf": [{"$ref": f"#/definitions/d{each + 1}"}] * 2} for each in range(40)}
+    schema = {"$ref": "#/definitions/d0", "definitions": definitions | {"d40": {"type": "integer"}}}
+    assert "refers to its definitions in too many ways" in str(valid(schema, "x"))
+    assert valid(schema, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("items", "unique"),
+    [
+        ([1, True, "1", None, [1], {"a": 1}, 0, False, [True], {"a": True}, [], {}, ""], True),
+        ([1, 1.0], False),
+        ([{"a": [1]}, {"a": [1.0]}], False),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
+        ([[1, 2], [2, 1]], True),
+        ([{"a": number} for number in range(50_000)], True),
+    ],
+)
+def test_items_are_compared_as_json_does(items: list[Any], unique: bool) -> None:
+    assert (valid({"uniqueItems": True}, items) is None) == unique
+    assert valid({"uniqueItems": False}, items) is None
+    if len(items) < 100:
+        assert jsonschema.Draft7Validator({"uniqueItems": True}).is_valid(items) == unique
+
+
+def parts(each: Any) -> Any:
+    return st.lists(each, max_size=3) | st.dictionaries(st.sampled_from("ab"), each, max_size=2)
+
+
+@given(st.recursive(st.sampled_from([None, True, False, 0, 1, 1.0, "a", "b"]), parts, max_leaves=8))
+def test_the_bounded_rules_judge_as_the_package_does(value: Any) -> None:
+    schema = {
+        "uniqueItems": True, "items": {"uniqueItems": True, "patternProperties": {"^a": {"type": ["integer", "null"]}}},
+        "properties": {"b": {"$ref": "#"}}, "patternProperties": {"a|c": {"$ref": "#"}},
+        "additionalProperties": {"type": "string"},
+    }  # fmt: skip
+    assert (valid(schema, value) is None) == jsonschema.Draft7Validator(schema).is_valid(value)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

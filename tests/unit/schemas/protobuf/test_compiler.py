@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.errors import ConfigError, SchemaError
 from spark_producer.schemas.protobuf import compiler
-from spark_producer.schemas.protobuf.compiler import ProtobufSchema, compiled, message_names, message_of
+from spark_producer.schemas.protobuf.compiler import ProtobufSchema, compiled, message_at, message_names, message_of
 from spark_producer.schemas.protobuf.message_types import program_of
 
 pytestmark = pytest.mark.covers("RD22")
@@ -100,6 +100,22 @@ def test_messages_are_found_by_their_names_and_paths() -> None:
 def test_a_schema_that_is_not_valid_is_one_error(schema: ProtobufSchema, reason: str) -> None:
     with pytest.raises(SchemaError, match=reason):
         program_of(message_of(compiled(schema, "it"), None, "it"), "value", 0)
+
+
+def test_a_message_has_two_paths_at_most_however_deep_it_is() -> None:
+    """A client counts the entries of maps at every level or at none: mixed paths would double with each level."""
+    depth = 30
+    text = (
+        "message M0 {"
+        + "".join(f"map<string, string> f = 1; message M{level} {{" for level in range(1, depth))
+        + "}" * depth
+    )
+    file = compiled(ProtobufSchema(f'syntax = "proto3"; {text}'), "the schema")
+    names = message_names(file)
+    assert len(names) == 2 * depth - 1
+    innermost = ".".join(f"M{level}" for level in range(depth))
+    assert names[0, *[0] * (depth - 1)] == names[0, *[1] * (depth - 1)] == (innermost,)
+    assert message_at(file, (0, *[1] * (depth - 1))).full_name == innermost
 
 
 def test_a_compilation_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
