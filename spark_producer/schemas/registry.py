@@ -87,9 +87,10 @@ class RegisteredSchema(NamedTuple):
 class Registry:
     """A client of a Schema Registry, until `close`. Every call returns or raises within about `timeout` seconds.
 
-    The client's own timeouts are for single reads, so each call runs in a thread that is left to itself after the timeout; the
-    bytes that it reads are bounded. `reveal` returns the text of a secret, which may be a reference. `kind` is the format of the
-    schemas that are registered and read: `AVRO`, `PROTOBUF` or `JSON`.
+    The client's own timeouts are for single reads, so each call runs with all its requests in a thread that is left to itself
+    after the timeout; it then makes no further request, and the bytes that it reads are bounded. `reveal` returns the text of a
+    secret, which may be a reference. `kind` is the format of the schemas that are registered and read: `AVRO`, `PROTOBUF` or
+    `JSON`.
     """
 
     def __init__(
@@ -99,6 +100,8 @@ class Registry:
         self._kind = kind
         self._timeout = timeout
         self._client = _connect(options, reveal, timeout)
+        self._given_up: set[threading.Thread] = set()
+        """The threads whose call has taken too long."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -136,10 +139,7 @@ class Registry:
             RegistryError: as `register`; or there is no such subject.
         """
         with self._request_errors(f"get the latest schema of subject {subject!r}", subject):
-            found = self._timed(lambda: self._client.get_latest_version(subject))
-            return _registered(found)._replace(
-                text=self._text(found.schema, f"the latest schema of subject {subject!r}")
-            )
+            return self._timed(lambda: self._latest(subject))
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
         """Return the newest versions of a subject, the latest one last. Earlier ones of another format are left out.
@@ -148,15 +148,24 @@ class Registry:
             RegistryError: as `latest`.
         """
         latest = self.latest(subject)
-        found = {}
         with self._request_errors(f"get the versions of subject {subject!r}", subject):
-            for version in sorted(self._timed(lambda: self._client.get_versions(subject)))[-MAX_VERSIONS:]:
-                each = self._timed(lambda number=version: self._client.get_version(subject, number))  # type: ignore[misc]
-                with contextlib.suppress(UnknownSchema):
-                    text = self._text(each.schema, "an earlier version")
-                    found[each.schema_id] = _registered(each)._replace(text=text)
+            found = self._timed(lambda: self._versions(subject))
         found.pop(latest.schema_id, None)
         return [*found.values(), latest]
+
+    def _latest(self, subject: str) -> RegisteredSchema:
+        found = self._client.get_latest_version(subject)
+        return _registered(found)._replace(text=self._text(found.schema, f"the latest schema of subject {subject!r}"))
+
+    def _versions(self, subject: str) -> dict[int, RegisteredSchema]:
+        found = {}
+        for version in sorted(self._client.get_versions(subject))[-MAX_VERSIONS:]:
+            self._check_time()
+            each = self._client.get_version(subject, version)
+            with contextlib.suppress(UnknownSchema):
+                text = self._text(each.schema, "an earlier version")
+                found[each.schema_id] = _registered(each)._replace(text=text)
+        return found
 
     def subject(self, wanted: Subject) -> str:
         """Return the name of a subject: as it is given, or what is associated with a topic.
@@ -205,11 +214,11 @@ class Registry:
             `register`.
         """
         with self._request_errors(f"get schema {key}", None):
-            if isinstance(key, int):
-                found = self._timed(lambda: self._client.get_schema(key))
-            else:
-                found = self._timed(lambda: self._client.get_schema_by_guid(key))
-            return self._text(found, f"schema {key}")
+            return self._timed(lambda: self._by_id(key))
+
+    def _by_id(self, key: SchemaKey) -> str:
+        found = self._client.get_schema(key) if isinstance(key, int) else self._client.get_schema_by_guid(key)
+        return self._text(found, f"schema {key}")
 
     def complete(self, schema: str, references: Sequence[SchemaReference], what: str) -> str:
         """Return a schema that is not registered, with the schemas that it refers to, as the text of `RegisteredSchema`.
@@ -218,7 +227,7 @@ class Registry:
             UnknownSchema: one of them is missing, or has another format. RegistryError: as `register`.
         """
         with self._request_errors(f"get the schemas that {what} refers to", None):
-            return self._complete(schema, references, what)
+            return self._timed(lambda: self._complete(schema, references, what))
 
     def _schema(self, text: str, references: Sequence[SchemaReference]) -> Schema:
         from confluent_kafka.schema_registry import Schema
@@ -245,9 +254,10 @@ class Registry:
     def _referred(self, reference: SchemaReference, what: str) -> ReferredSchema:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+        self._check_time()
         version: int | Literal["latest"] = "latest" if reference.version == -1 else reference.version
         try:  # deleted versions are still referred to
-            found = self._timed(lambda: self._client.get_version(reference.subject, version, True)).schema
+            found = self._client.get_version(reference.subject, version, True).schema
         except SchemaRegistryError as error:
             if str(error.error_code)[:3] not in ("404", "422"):
                 raise
@@ -271,13 +281,20 @@ class Registry:
             except BaseException as error:  # raised to the caller, by outcome.result
                 outcome.set_exception(error)
 
-        threading.Thread(target=run, name="schema-registry", daemon=True).start()
+        thread = threading.Thread(target=run, name="schema-registry", daemon=True)
+        thread.start()
         try:
             return outcome.result(self._timeout + GRACE)
         except TimeoutError:
             if outcome.done():
                 raise
+            self._given_up.add(thread)
             raise TimeoutError(f"no complete response within {self._timeout:g} s") from None
+
+    def _check_time(self) -> None:
+        """Raise TimeoutError on the thread of a call that has taken too long: nobody waits for its further requests."""
+        if threading.current_thread() in self._given_up:
+            raise TimeoutError
 
     @contextlib.contextmanager
     def _request_errors(self, what: str, subject: str | None) -> Iterator[None]:

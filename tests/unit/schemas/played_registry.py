@@ -9,6 +9,7 @@ import contextlib
 import http.server
 import ssl
 import threading
+from collections.abc import Callable
 from typing import Any, Self
 
 
@@ -18,6 +19,8 @@ class Played:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answer: tuple[int, bytes] = (200, b"{}")
         self.answers: dict[str, tuple[int, bytes]] = {}
+        self.respond: Callable[[str], tuple[int, bytes]] | None = None
+        """Answers all paths instead."""
         self.asked: list[tuple[str, str | None]] = []
         self.bodies: list[bytes] = []
         self.hangs = threading.Event()
@@ -31,7 +34,8 @@ class Played:
                 played.asked.append((self.path, self.headers.get("Authorization")))
                 if played.hangs.is_set():
                     played.free.wait(60)
-                status, body = played.answers.get(self.path.partition("?")[0], played.answer)
+                path = self.path.partition("?")[0]
+                status, body = played.respond(path) if played.respond else played.answers.get(path, played.answer)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body) + 1000 * played.drips.is_set()))
                 if 300 <= status < 400:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,8 @@ from referencing import Registry as Documents
 from referencing.jsonschema import DRAFT7
 
 from spark_producer.config import RegistryOptions
-from spark_producer.errors import ConfigError, SchemaError
+from spark_producer.errors import ConfigError, RegistryError, SchemaError
+from spark_producer.schemas import registry
 from spark_producer.schemas.avro_references import complete_avro_schema
 from spark_producer.schemas.json_references import complete_json_schema
 from spark_producer.schemas.plan import parse_schema
@@ -213,6 +215,35 @@ def test_a_registry_that_fails_is_no_missing_reference(played: Played) -> None:
     with pytest.raises(Exception, match="refused it with 401") as raised:
         got(played)
     assert not isinstance(raised.value, UnknownSchema)
+
+
+@pytest.mark.parametrize("call", ["by_id", "versions"])
+def test_a_registry_that_is_slow_for_each_reference_has_the_time_of_one_call(
+    played: Played, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Each response comes within the timeout, all of them together do not; what nobody waits for is not asked for."""
+    monkeypatch.setattr(registry, "GRACE", 0.0)
+    asked: list[str] = []
+    given_up = threading.Event()
+
+    def answer(path: str) -> tuple[int, bytes]:
+        asked.append(path)
+        given_up.wait(0.2)
+        if path.endswith("/versions"):
+            return 200, json.dumps(list(range(1, 90))).encode()
+        return stored(CITY, **{f"r{len(asked)}": ("s", len(asked))})
+
+    played.respond = answer
+    made = Registry(RegistryOptions(schema_registry_url=played.url), lambda _, secret: secret.reveal(), 40.0)
+    made._timeout = 0.5  # that of a single response stays long
+    with contextlib.closing(made):
+        with pytest.raises(RegistryError, match=r"no complete response within 0\.5 s"):
+            made.by_id(5) if call == "by_id" else made.versions("s")
+        [thread] = [each for each in threading.enumerate() if each.name == "schema-registry"]
+        given_up.set()
+        thread.join(20)
+    assert not thread.is_alive()
+    assert len(asked) < 20
 
 
 def test_references_are_bounded() -> None:
