@@ -11,6 +11,7 @@ import pyarrow as pa
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.missing_topics import suggest_topic_on_not_found
 from spark_producer.admin.offsets import offsets
+from spark_producer.admin.partition_offsets import find_topics
 from spark_producer.admin.topic_leaders import missing_partition
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.isolation_level import IsolationLevel
@@ -76,8 +77,8 @@ def read_table(
     schema = _schema(columns)
     parsed = consumer_config(config)
     settings = FetchSettings.from_config(parsed, fail_on_data_loss=fail_on_data_loss)
-    ranges = _ranges(parsed, settings, topic, starting_offsets or {}, starting_timestamp_ms, ending_offsets or {})
-    found = _bounded(_read(settings, ranges, schema), topic, max_bytes)
+    ids, ranges = _ranges(parsed, settings, topic, starting_offsets or {}, starting_timestamp_ms, ending_offsets or {})
+    found = _bounded(_read(settings, ranges, ids, schema), topic, max_bytes)
     return pa.Table.from_batches([batch for _, batch in sorted(found, key=lambda each: each[0])], schema=schema)
 
 
@@ -96,7 +97,8 @@ def _ranges(
     first: Mapping[int, int],
     timestamp_ms: int | None,
     last: Mapping[int, int],
-) -> list[OffsetRange]:
+) -> tuple[Mapping[str, bytes], list[OffsetRange]]:
+    """Return the id of the topic, as far as it has one, and the offsets to read of each partition."""
     limit = settings.timeout
     client = BlockingClient(
         settings.connection,
@@ -106,6 +108,7 @@ def _ranges(
     )
     level = IsolationLevel.of(config.isolation_level)
     with client, suggest_topic_on_not_found(client, topic):
+        ids = find_topics(client, [topic]).topic_ids  # before its offsets, which those of a later topic do not continue
         start = EARLIEST if timestamp_ms is None else timestamp_ms
         starts = offsets(client, topic, start, isolation_level=level)
         ends = offsets(client, topic, LATEST, list(starts), isolation_level=level)
@@ -119,20 +122,20 @@ def _ranges(
                 "correct the starting offset",
                 fail=settings.fail_on_data_loss,
             )
-    return [
+    return ids, [
         OffsetRange(TopicPartition(topic, each), first.get(each, begin), min(last.get(each, ends[each]), ends[each]))
         for each, begin in starts.items()
     ]
 
 
 def _read(
-    settings: FetchSettings, ranges: Sequence[OffsetRange], schema: pa.Schema
+    settings: FetchSettings, ranges: Sequence[OffsetRange], ids: Mapping[str, bytes], schema: pa.Schema
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of the ranges with the columns of `schema`, each RecordBatch with its partition."""
     needed = frozenset(name for name in schema.names if name != "partition") or frozenset({"offset"})
     connections = ConnectionCache()
     try:
-        for (_, partition), batch in read_ranges(settings, ranges, needed, connections=connections):
+        for (_, partition), batch in read_ranges(settings, ranges, needed, ids, connections):
             arrays = [_column(batch, name, partition) for name in schema.names]
             yield partition, pa.RecordBatch.from_arrays(arrays, schema=schema)
     finally:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 
 import spark_producer
 from spark_producer.broker import LocalBroker
-from spark_producer.consumer import read_ranges, table
+from spark_producer.common.offsets import LATEST
+from spark_producer.consumer import fetcher, read_ranges, table
 from spark_producer.errors import ConfigError, DataLoss, TopicNotFound
 from spark_producer.producer import Producer
 
@@ -130,6 +132,35 @@ def test_missing_topics_and_partitions_are_named(broker: LocalBroker) -> None:
         given: dict[str, Any] = {name: {2: 0}}
         with pytest.raises(TopicNotFound, match="partition 2"):
             read(broker, **given)
+
+
+def test_a_topic_that_is_created_again_after_its_offsets_were_looked_up_is_data_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else its rows would stand for those of the former topic."""
+    monkeypatch.setattr(fetcher, "GONE_AFTER_S", 0.0)
+    real = table.offsets
+    with LocalBroker(auto_create_topics=False) as own:
+        servers = {"bootstrap.servers": own.bootstrap_servers}
+
+        def fill(value: bytes) -> None:
+            own.create_topic("t", 1)
+            with Producer(servers) as producer:
+                for _ in range(3):
+                    producer.send("t", value)
+
+        def looked_up(client: Any, topic: str, when: int, *given: Any, **more: Any) -> dict[int, int]:
+            found = real(client, topic, when, *given, **more)
+            if when == LATEST:
+                admin = AdminClient(servers | {"log_level": 0})
+                admin.delete_topics([topic], operation_timeout=20)[topic].result(20)
+                fill(b"of the later topic")
+            return found
+
+        fill(b"of the former topic")
+        monkeypatch.setattr(table, "offsets", looked_up)
+        with pytest.raises(DataLoss, match="offsets 0 to 2 are lost, because the topic was deleted and created again"):
+            read(own)
 
 
 def test_a_start_after_the_end_is_data_loss(broker: LocalBroker) -> None:
