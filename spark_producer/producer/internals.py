@@ -131,6 +131,8 @@ class Parts:
         self.topics.wake_waiters()
         if self.transactions is not None:
             self.transactions.wake_waiters()
+        if self.telemetry is not None:
+            self.telemetry.notify()
 
     @property
     def failed(self) -> bool:
@@ -144,7 +146,8 @@ class Parts:
 
         if self.telemetry is None:
             raise IllegalState("there is no client instance id: enable.metrics.push is false. Set it to true")
-        return wait_for_client_instance_id(self.telemetry, timeout, self.meter.clock, self.client.wakeup)
+        check_open = self.accumulator.incomplete.check_open
+        return wait_for_client_instance_id(self.telemetry, timeout, self.meter.clock, self.client.wakeup, check_open)
 
     def take_report(self) -> WriteReport:
         """Return the report of the records acknowledged since the last call. Call it after `flush`."""

@@ -71,8 +71,8 @@ class TelemetryPusher:
         self._failed = False
         self.in_flight = False
         """Whether a request has no completion yet."""
-        self.may_connect = False
-        """Whether a thread waits for the client instance id, for which a connection is opened."""
+        self._listeners: list[Callable[[], None]] = []
+        """Those of threads that wait for the client instance id, for which a connection is opened."""
         self.not_offered = False
         """Whether the last look found a broker that is ready and takes no metrics, and none that does."""
 
@@ -86,18 +86,38 @@ class TelemetryPusher:
         """Whether there will be no more requests."""
         return self._failed or (self.reporter is not None and self.reporter.is_off)
 
+    def listen(self, on_change: Callable[[], None]) -> None:
+        """Make the first request due, and call `on_change` after each step and each completion, until `forget`.
+
+        Any thread may call it; then it must wake the owner.
+        """
+        self._listeners.append(on_change)
+        if self.reporter is None:
+            self.due_at = 0.0
+
+    def forget(self, on_change: Callable[[], None]) -> None:
+        """Remove a listener."""
+        self._listeners.remove(on_change)
+
+    def notify(self) -> None:
+        """Call all listeners."""
+        for on_change in list(self._listeners):
+            on_change()
+
     def step(self, now: float) -> None:
         """Send the request that is due, if a broker that is connected takes metrics. Call it from `due_at` on."""
         try:
             self._step(now)
         except Exception as error:
             self._fail(error)
+        self.notify()
 
     def _step(self, now: float) -> None:
         node = self._network.ready_with(GET_TELEMETRY_SUBSCRIPTIONS)
         if node is None:
             self.due_at = now + RECHECK_S
-            if self.may_connect:
+            if self._listeners:
+                self.due_at = now  # any event may be the connection
                 other = self._network.least_loaded()
                 self.not_offered = other is not None and self._network.ready(other)
             return
@@ -120,6 +140,7 @@ class TelemetryPusher:
             self.due_at = self.reporter.due_at
         except Exception as bug:
             self._fail(bug)
+        self.notify()
 
     def close(self) -> None:
         """Send the terminating push, if metrics are wanted and a broker is ready, without waiting for its response."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +18,7 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.read_ranges import CONNECTIONS, read_ranges
 from spark_producer.consumer.settings import FetchSettings
-from spark_producer.errors import IllegalState, KafkaTimeout, PyProducerError, UnsupportedVersion
+from spark_producer.errors import IllegalState, KafkaTimeout, ProducerClosed, PyProducerError, UnsupportedVersion
 from spark_producer.network.addresses import parse_bootstrap_servers
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.producer import parts_of
@@ -159,6 +160,49 @@ def test_its_id_is_waited_for_and_connects(broker: AskingBroker, monkeypatch: py
     monkeypatch.setattr(pusher, "FIRST_REQUEST_S", 600.0)
     with producing(broker.bootstrap_servers) as producer:
         assert producer.client_instance_id(20) == "AAECAwQFBgcICQoLDA0ODw"
+
+
+def test_the_id_wakes_those_who_wait_for_it_and_they_ask_for_nothing_meanwhile(
+    broker: AskingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four threads wait; the I/O thread steps for events of the network, not for clocks of theirs."""
+    monkeypatch.setattr(pusher, "FIRST_REQUEST_S", 600.0)
+    asked, answered = threading.Event(), threading.Event()
+
+    def answer(_request: Any) -> object:
+        asked.set()
+        assert answered.wait(20)
+        return ANSWER
+
+    broker.answers[GET_TELEMETRY_SUBSCRIPTIONS.key] = answer
+    waits: list[float | None] = []
+    wait = threading.Event.wait
+
+    def counted(self: threading.Event, timeout: float | None = None) -> bool:
+        if threading.current_thread().name.startswith("waiting"):
+            waits.append(timeout)
+        return wait(self, timeout)
+
+    monkeypatch.setattr(threading.Event, "wait", counted)
+    with (
+        producing(broker.bootstrap_servers) as producer,
+        ThreadPoolExecutor(4, thread_name_prefix="waiting") as threads,
+    ):
+        found = [threads.submit(producer.client_instance_id, 20) for _ in range(4)]
+        assert asked.wait(20)
+        answered.set()
+        assert {each.result(20) for each in found} == {"AAECAwQFBgcICQoLDA0ODw"}
+    assert min(each or 20 for each in waits) > 1, "no wait is a short one"
+
+
+def test_a_producer_that_is_closed_ends_the_wait_for_its_id(broker: AskingBroker) -> None:
+    broker.answers[GET_TELEMETRY_SUBSCRIPTIONS.key] = None
+    with producing(broker.bootstrap_servers) as producer, ThreadPoolExecutor(1) as threads:
+        found = threads.submit(producer.client_instance_id, 600)
+        wait_until(lambda: broker.bodies(GET_TELEMETRY_SUBSCRIPTIONS), "the request")
+        producer.close(timeout=0)
+        with pytest.raises(ProducerClosed):
+            found.result(20)
 
 
 def test_there_is_no_id_without_an_answer(broker: AskingBroker) -> None:
