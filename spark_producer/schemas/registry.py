@@ -164,7 +164,8 @@ class Registry:
             each = self._client.get_version(subject, version)
             with contextlib.suppress(UnknownSchema):
                 text = self._text(each.schema, "an earlier version")
-                found[each.schema_id] = _registered(each)._replace(text=text)
+                registered = _registered(each)
+                found[registered.schema_id] = registered._replace(text=text)
         return found
 
     def subject(self, wanted: Subject) -> str:

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 import spark_producer
+from spark_producer.admin import offsets as admin_offsets
 from spark_producer.broker import LocalBroker
 from spark_producer.common.offsets import LATEST
 from spark_producer.consumer import fetcher, read_ranges, table
@@ -139,7 +140,7 @@ def test_a_topic_that_is_created_again_after_its_offsets_were_looked_up_is_data_
 ) -> None:
     """Else its rows would stand for those of the former topic."""
     monkeypatch.setattr(fetcher, "GONE_AFTER_S", 0.0)
-    real = table.offsets
+    real = admin_offsets.offsets
     with LocalBroker(auto_create_topics=False) as own:
         servers = {"bootstrap.servers": own.bootstrap_servers}
 
