@@ -66,7 +66,7 @@ class Watched(NamedTuple):
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder, classes = tmp_path_factory.mktemp("pushes"), tmp_path_factory.mktemp("classes")
     compiler = shutil.which("javac")
-    assert compiler is not None, "javac was not found: install a JDK, as for Kafka and Spark"
+    assert compiler is not None, "javac is missing, a JRE is not enough: apt-get install openjdk-17-jdk-headless"
     command = [compiler, "-nowarn", "-cp", class_path(kafka_jars(KAFKA_4)), "-d", str(classes), str(PLUGIN)]
     subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
     settings = {"metric.reporters": "TelemetryFiles", "telemetry.files": str(folder)}

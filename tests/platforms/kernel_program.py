@@ -18,14 +18,55 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.kernel import BinaryColumn, Limits, RecordColumns, V2Batch, header_block
+from spark_producer.kernel.arrays import from_numbers
 from spark_producer.kernel.avro_columns import avro_column
+from spark_producer.kernel.avro_nodes import ArrowLayout, AvroNode
+from spark_producer.kernel.avro_program import Storage
 from spark_producer.kernel.decoded_v2 import COLUMNS
 from spark_producer.kernel.dispatch import ON_DEMAND, load
+from spark_producer.kernel.protobuf_columns import protobuf_column
+from spark_producer.kernel.protobuf_nodes import ProtobufNode, Source, Wrapping
+from spark_producer.kernel.protobuf_program import Field, Form, Message, ProtobufColumn, ProtobufProgram
 from spark_producer.schemas.plan import plan_of
 from spark_producer.schemas.types import avro_schema
 
 ROWS, SLOTS, BASE = 10_000, 4, 1_700_000_000_000
 ROUNDS = 60
+
+MESSAGE = ProtobufNode(
+    Source.STRUCT,
+    "value",
+    names=("id", "text", "slots"),
+    children=(
+        ProtobufNode(Source.SCALAR, "value.id", 1 << 3, scalar=AvroNode(ArrowLayout.LONG, "value.id"), implicit=True),
+        ProtobufNode(Source.SCALAR, "value.text", 2 << 3 | 2, scalar=AvroNode(ArrowLayout.TEXT, "value.text")),
+        ProtobufNode(
+            Source.LIST,
+            "value.slots",
+            3 << 3 | 2,
+            Wrapping.LENGTH,
+            children=(
+                ProtobufNode(Source.SCALAR, "value.slots[]", scalar=AvroNode(ArrowLayout.LONG, "value.slots[]")),
+            ),
+        ),
+    ),
+)
+"""`message M { int64 id = 1; optional string text = 2; repeated int64 slots = 3; }`, as its plan and its program."""
+PROGRAM = ProtobufProgram(
+    (
+        Message(
+            (Field(1, Form.INT64, 1), Field(2, Form.BYTES, 2), Field(3, Form.INT64, 3, repeated=True)),
+            0,
+        ),
+    ),
+    (
+        ProtobufColumn(Storage.RECORD, pa.struct([]), "value", children=(1, 2, 3)),
+        ProtobufColumn(Storage.LONG, pa.int64(), "value.id"),
+        ProtobufColumn(Storage.BYTES, pa.string(), "value.text", nullable=True),
+        ProtobufColumn(Storage.ARRAY, pa.list_(pa.int64()), "value.slots", children=(4,)),
+        ProtobufColumn(Storage.LONG, pa.int64(), "value.slots[]"),
+    ),
+)
 
 Twin = Mapping[str, Any]
 Loop = Callable[[Twin], list[bytes]]
@@ -47,6 +88,12 @@ class Rows:
         texts = pa.array([None if key is None else key.decode() for key in keys], pa.string())
         structs: Any = pa.StructArray.from_arrays([pa.array(range(ROWS)), texts], names=["id", "text"])
         self.avro = avro_column(plan_of(avro_schema(structs.type, "value"), structs.type, "value"), structs)
+
+        ends = np.concatenate(([0], np.cumsum(self.counts))).astype(np.int32)
+        slots = pa.ListArray.from_arrays(pa.array(ends), from_numbers(random.integers(-5, 10**6, int(ends[-1]))))
+        messages: Any = pa.StructArray.from_arrays([pa.array(range(ROWS)), texts, slots], names=list(MESSAGE.names))
+        self.protobuf = protobuf_column(MESSAGE, messages)
+        self.frames = load("portable", ON_DEMAND).functions["encode_protobuf"](MESSAGE, self.protobuf, b"")
 
         sizes = np.bincount(self.slots, minlength=SLOTS).tolist()
         encoded = self.records(load("portable").functions)[:SLOTS]
@@ -91,6 +138,19 @@ class Rows:
         offsets, data = twin["encode_avro"](self.avro, b"\x00\x00\x00\x00\x07")
         return [bytes(offsets), bytes(data)]
 
+    def messages(self, twin: Twin) -> list[bytes]:
+        """Protobuf, encoded."""
+        offsets, data = twin["encode_protobuf"](MESSAGE, self.protobuf, b"\x00\x00\x00\x00\x07\x00")
+        return [bytes(offsets), bytes(data)]
+
+    def columns(self, twin: Twin) -> list[bytes]:
+        """Protobuf, decoded."""
+        offsets, data = self.frames
+        found, failures = twin["decode_protobuf"](PROGRAM, data, offsets[:-1], offsets[1:])
+        assert not failures
+        parts = (part for each in found for part in (each.valid, each.values, each.data))
+        return [b"" if part is None else part.tobytes() for part in parts]
+
     def singles(self, twin: Twin) -> list[bytes]:
         """Records one by one."""
         space, done = memoryview(bytearray(1 << 20)), []
@@ -105,7 +165,7 @@ def loops(rows: Rows) -> dict[str, Loop]:
     """Every loop by its name."""
     return {
         "headers": rows.headers, "records": rows.records, "fields": rows.fields, "hashes": rows.hashes, "avro": rows.structs,
-        "single records": rows.singles,
+        "protobuf": rows.messages, "decoded protobuf": rows.columns, "single records": rows.singles,
     }  # fmt: skip
 
 

@@ -132,7 +132,9 @@ def test_every_way_passed_with_every_spark_that_is_promised() -> None:
 def test_the_kernel_of_this_python_is_equal_to_the_portable_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert kernel_program.main(1) == 0
     reported = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["loop"] for each in reported] == ["headers", "records", "fields", "hashes", "avro", "single records"]
+    assert [each["loop"] for each in reported] == [
+        "headers", "records", "fields", "hashes", "avro", "protobuf", "decoded protobuf", "single records"
+    ]  # fmt: skip
     assert all(each["equal"] for each in reported)
 
 
