@@ -19,7 +19,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs licences fuzz site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ crash-seeds: setup-dev ## crash the tiered engine 100,000 times on a simulated d
 kills: setup-dev ## kill -9 the broker 200 times with each storage engine, under kafka-python and librdkafka, and read everything back
 	$(BIN)/python -m pytest -n 0 -s -m campaign tests/faults/test_storage_killed.py $(ARGS)
 
+fuzz: setup-dev ## give every decoder of foreign bytes damaged ones, ten seconds each; a finding is kept in tests/fuzz/corpus
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 model: setup-dev ## model-check exactly-once writes, with more states than the tests, and write docs/exactly_once_models.md
 	@$(BIN)/python -m tests.model $(ARGS)
 
@@ -144,6 +147,9 @@ constraints: setup-dev ## rewrite constraints.txt with the newest versions that 
 
 docs: setup ## write docs/{options,metrics,broker_metrics,errors}.md, the drawn pictures and the profiles in conf/ from the code
 	@$(BIN)/python -m docs.update
+
+licences: kerberos ## write the table of docs/licences.md from the metadata of what is installed
+	@$(BIN)/python -m docs.licences
 
 $(VENV)/site.stamp: pyproject.toml $(CONSTRAINTS) | check-python
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

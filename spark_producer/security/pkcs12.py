@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 from spark_producer.common.secret import Secret
@@ -37,7 +38,9 @@ def read_pkcs12(data: bytes, origin: str, password: Secret | None) -> Pkcs12Stor
     if problem := iterations_problem(data):
         raise TlsFailed(f"the key store {origin} cannot be used: {problem}", fatal=True)
     try:
-        found = load_pkcs12(data, password.reveal().encode() if password is not None else None)
+        with warnings.catch_warnings():  # of cryptography, for a file that is no DER: it is read, or refused below
+            warnings.simplefilter("ignore", UserWarning)
+            found = load_pkcs12(data, password.reveal().encode() if password is not None else None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         rule = "the password is wrong, or the file is damaged" if password is not None else "it needs a password"
         raise TlsFailed(f"the key store {origin} cannot be used: {rule}", fatal=True) from error
