@@ -40,7 +40,6 @@ from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.recovery import Recovery
-from spark_producer.broker.storage.tiered.skipped_damage import skip_lost_batches
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.broker.storage.tiered.traces import traces
 from spark_producer.broker.storage.tiered.write_cache import WriteCache
@@ -108,8 +107,9 @@ class Engine:
                 )
         self.flusher = self._make_flusher()
         self._finish_recovery()
-        if options.skip_damage:
-            self._skip_lost_batches()
+
+    def start(self) -> None:
+        """Start the flusher's thread. Until then nothing else changes the logs."""
         self.flusher.start()
 
     def _check_traces(self) -> None:
@@ -212,13 +212,6 @@ class Engine:
                     self.close(flush=False)
                     raise
             logger.warning("%s: the replayed batches could not be flushed: %s", self.directory, error)
-
-    def _skip_lost_batches(self) -> None:
-        try:
-            skip_lost_batches(self)
-        except OSError:
-            self.close(flush=False)
-            raise
 
     def _force_replayed(self, error: OSError) -> None:
         """Force the replayed batches in the journal, if the disk is full, since that needs no space.

@@ -25,6 +25,7 @@ from spark_producer.broker.storage.tiered.log_recovery import visit
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.operations import LogOperations
 from spark_producer.broker.storage.tiered.options import TieredOptions, options_for
+from spark_producer.broker.storage.tiered.skipped_damage import skip_lost_batches
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
@@ -77,11 +78,21 @@ class TieredStorage:
                 check_new_engine(files, data_dir / NAME, options)
                 _lock_external_directories(options, resources)
             self.engine = Engine(data_dir / NAME, files, options, sync=settings.sync_each_append, clock_ms=clock_ms)
+            if options.skip_damage:
+                self._skip_lost_batches()
+            self.engine.start()
             if isinstance(files, SystemFiles):
                 directories = self.engine.directories
                 for path in (data_dir, data_dir / NAME, directories.journal, *directories.ledgers):
                     files.hold(path)
             self._resources = resources.pop_all()
+
+    def _skip_lost_batches(self) -> None:
+        try:
+            skip_lost_batches(self.engine)
+        except OSError:
+            self.engine.close(flush=False)
+            raise
 
     def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
         """See `Storage.watch`. A batch is reported when it is written, and with `sync_each_append` again when it is confirmed."""

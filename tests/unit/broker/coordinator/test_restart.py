@@ -177,7 +177,12 @@ def test_the_length_of_the_log_is_noted_once_a_minute_if_it_has_grown(
 ) -> None:
     stored: list[int] = []
     note = broker.context.topics.directory.store_coordinator_bytes
-    monkeypatch.setattr(broker.context.coordinator._log, "_note_length", lambda size: (stored.append(size), note(size)))
+
+    def note_and_count(size: int) -> None:
+        stored.append(size)
+        note(size)
+
+    monkeypatch.setattr(broker.context.coordinator._log, "_note_length", note_and_count)
     initialize(broker.context)
     stored.clear()
     clock = timer(broker)
