@@ -90,8 +90,8 @@ class Rows:
         self.avro = avro_column(plan_of(avro_schema(structs.type, "value"), structs.type, "value"), structs)
 
         ends = np.concatenate(([0], np.cumsum(self.counts))).astype(np.int32)
-        numbers: Any = from_numbers(random.integers(-5, 10**6, int(ends[-1])))
-        slots = pa.ListArray.from_arrays(pa.array(ends), numbers)
+        offsets: Any = pa.array(ends)
+        slots = pa.ListArray.from_arrays(offsets, from_numbers(random.integers(-5, 10**6, int(ends[-1]))))
         messages: Any = pa.StructArray.from_arrays([pa.array(range(ROWS)), texts, slots], names=list(MESSAGE.names))
         self.protobuf = protobuf_column(MESSAGE, messages)
         self.frames = load("portable", ON_DEMAND).functions["encode_protobuf"](MESSAGE, self.protobuf, b"")
