@@ -293,7 +293,7 @@ class Registry:
             raise TimeoutError(f"no complete response within {self._timeout:g} s") from None
 
     def _check_time(self) -> None:
-        """Raise TimeoutError on the thread of a call that has taken too long: nobody waits for its further requests."""
+        """Raise TimeoutError on the thread of a call that has taken too long: no thread waits for its further requests."""
         if threading.current_thread() in self._given_up:
             raise TimeoutError
 

@@ -116,7 +116,7 @@ def test_rows_transactions_groups_and_settings_are_there(broker: LocalBroker, st
 
 
 def test_a_directory_is_closed_and_opened_again(stored: Stored) -> None:
-    """The first start may write the directory anew, in the formats of today."""
+    """The first start may rewrite the directory in the formats of today."""
     for _ in range(2):
         with opened(stored) as broker:
             rows = read_topic(broker.bootstrap_servers, "plain", client="confluent", isolation="read_uncommitted")

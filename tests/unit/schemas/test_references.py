@@ -221,7 +221,7 @@ def test_a_registry_that_fails_is_no_missing_reference(played: Played) -> None:
 def test_a_registry_that_is_slow_for_each_reference_has_the_time_of_one_call(
     played: Played, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """Each response comes within the timeout, all of them together do not; what nobody waits for is not asked for."""
+    """Each response comes within the timeout, all of them together do not; what no thread waits for is not requested."""
     monkeypatch.setattr(registry, "GRACE", 0.0)
     asked: list[str] = []
     given_up = threading.Event()
