@@ -167,7 +167,10 @@ brokers without such a plugin, by a client that lives for less than {pusher.FIRS
 `kafka.enable.metrics.push=false`.
 
 * **Names**: `org.apache.kafka.producer.record.queue.time.avg`, `…producer.node.…` and `…producer.topic.…` for the groups below,
-  `pyproducer.…` for our own; of a reader `org.apache.kafka.consumer.…`, `…consumer.node.…` and `…consumer.fetch.manager.…`.
+  `pyproducer.…` for our own; of a reader `org.apache.kafka.consumer.…`, `…consumer.node.…` and `…consumer.fetch.manager.…`, the
+  last also of each topic.
+* **Lag**: `…consumer.fetch.manager.records.lag.max`, the largest of the partitions of the reader or of a topic: the offsets from
+  the last fetched one to the end. Spark reads up to an end that it has planned: what came to the partition since is lag, too.
 * **Attributes**: of a client `client_rack`, a producer's `transactional_id`, a reader's `group_id`; of a value `node_id` or
   `topic`.
 * **Form**: OpenTelemetry's MetricsData. Totals are sums (cumulative, or deltas, as the broker wants), all else gauges; compressed

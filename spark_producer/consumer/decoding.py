@@ -30,6 +30,7 @@ class FetchedBatches(NamedTuple):
 
     aborted: (producer id, first offset) of the transactions whose records must be left out.
     next_offset: the offset after the last batch; `start` if there is no batch.
+    lag: the offsets from there to the end of the partition that the reader may see.
     """
 
     topic_partition: TopicPartition
@@ -38,6 +39,7 @@ class FetchedBatches(NamedTuple):
     next_offset: int
     data: memoryview
     aborted: tuple[tuple[int, int], ...] = ()
+    lag: int = 0
 
     @classmethod
     def from_response(cls, wanted: OffsetRange, row: FetchPartitionResponse, *, first: bool) -> FetchedBatches:

@@ -190,6 +190,7 @@ class FetchThread:
         before = self._fetched
         for fetched in self._fetcher.on_response(request, done.body, done.error, now):
             self._fetched += len(fetched.data)
+            self._metrics.batches_fetched(fetched.topic_partition.topic, len(fetched.data), fetched.lag, now)
             self._queue.put(fetched)
         if request.api.key == FETCH.key and done.body is not None:
             self._metrics.fetched(done.node, self._fetched - before, done.latency, now)

@@ -286,13 +286,13 @@ class Fetcher:
             reason = f"a batch ends at offset {fetched.next_offset - 1}, but the high watermark is {row.high_watermark}"
             state.failed(now, self._backoff.delay, corrupt(state.topic_partition, state.position, reason))
             return
-        if fetched.next_offset > state.position:
-            self._advance(state, fetched.next_offset, len(fetched.data))
-            yield fetched
-            return
         visible = (
             row.last_stable_offset if self._settings.isolation is IsolationLevel.READ_COMMITTED else row.high_watermark
         )
+        if fetched.next_offset > state.position:
+            self._advance(state, fetched.next_offset, len(fetched.data))
+            yield fetched._replace(lag=max(0, visible - fetched.next_offset))
+            return
         if visible > state.position:
             if first:  # a broker returns at least one batch of the first partition, so this one contradicts itself
                 state.failed(now, self._backoff.delay)

@@ -55,7 +55,7 @@ def read_ranges(
     try:
         while (fetched := thread.take()) is not None:
             for batch in decode(fetched, columns, check_crcs=settings.check_crcs):
-                taken.metrics.records_consumed(batch.num_rows, time.monotonic())
+                taken.metrics.records_consumed(fetched.topic_partition.topic, batch.num_rows, time.monotonic())
                 yield fetched.topic_partition, batch
             thread.release(fetched)
     finally:  # also when the caller stops early, or drops this iterator

@@ -23,9 +23,12 @@ OWN_TOPIC = "pyproducer-topic-metrics"
 CONSUMER = "consumer-metrics"
 CONSUMER_NODE = "consumer-node-metrics"
 FETCHES = "consumer-fetch-manager-metrics"
+FETCHES_BY_TOPIC = "consumer-fetch-manager-topic-metrics"
+"""Those of a topic, which in Java are in the group of the whole reader, too: `FETCHES`."""
 
 TAGS = {
     CLIENT: "", NODE: "node-id", TOPIC: "topic", OWN: "", OWN_TOPIC: "topic", CONSUMER: "", CONSUMER_NODE: "node-id", FETCHES: "",
+    FETCHES_BY_TOPIC: "topic",
 }  # fmt: skip
 """Group → the tag that its metrics have beside `client-id`."""
 
@@ -235,8 +238,9 @@ _OWN_TOPIC = _meter(
     "rows for the topic that went to the dead-letter topic; `(none)`: rows without a topic",
 )  # fmt: skip
 
-FETCH_SENSORS = ("fetch-size", "records-consumed")
-"""The sensors that only readers record (`consumer_metrics`)."""
+FETCH_SENSORS = ("fetch-size", "records-consumed", "records-lag")
+FETCH_TOPIC_SENSORS = ("topic-fetch-size", "records-consumed", "records-lag")
+"""The sensors that only readers record (`consumer_metrics`), of all topics and of each."""
 
 METRICS: tuple[Metric, ...] = (
     *_traffic(CLIENT, "all nodes"), *_CONNECTIONS, *_BUFFERS, *_SENDING, *_TRANSACTIONS, *_NODE, *_TOPIC, *_TWINS, *_OWN_TOPIC

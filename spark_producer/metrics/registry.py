@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Protocol
 
 from spark_producer.metrics.histogram import Histogram
 from spark_producer.metrics.metric_table import histograms
@@ -29,6 +30,14 @@ OTHER_TOPICS = "(other)"
 
 NO_TOPIC = "(none)"
 """The tag of the rows that name no topic; no topic can have that name either."""
+
+
+class CounterSet(Protocol):
+    """The counters of one node or topic."""
+
+    @property
+    def KINDS(self) -> tuple[str, ...]:  # noqa: N802 - a constant of the classes
+        """The names of its attributes."""
 
 
 class _Node:
@@ -140,7 +149,7 @@ class MetricsRegistry:
                 self._add(self._topics[topic], topic)
             return self._topics[topic]
 
-    def _add(self, counters: _Node | _Topic, owner: str) -> None:
+    def _add(self, counters: CounterSet, owner: str) -> None:
         self._all += [(kind, owner, getattr(counters, kind)) for kind in counters.KINDS]
 
 

@@ -143,6 +143,9 @@ SENSORS = {
     "throttled": Sensor(("responses",), "throttles", "throttle_ms", "longest_throttle"),
     "select": Sensor(("polls",), "polls", "waited", scale=_NS),
     "io-time": Sensor(("polls",), "polls", "worked", scale=_NS),
+    "topic-fetch-size": Sensor(("fetched",), largest="largest"),
+    "records-consumed": Sensor(("consumed",)),
+    "records-lag": Sensor(("lag",), largest="largest"),
 }
 """The sensors that are not `SingleValues` of their own. Those of the whole producer sum up all topics or nodes, and all kinds;
 those of one topic or node use the first kind only."""

@@ -9,6 +9,7 @@ from spark_producer.metrics.histogram import percentile
 from spark_producer.metrics.metric_table import (
     CLIENT,
     FETCH_SENSORS,
+    FETCH_TOPIC_SENSORS,
     METRICS,
     NODE,
     OWN,
@@ -104,7 +105,9 @@ class Snapshot(NamedTuple):
 
 
 _ROWS = {(row.group, row.name): row for row in METRICS}
-_TAG_OF_SENSOR = {row.sensor: TAGS[row.group] for row in METRICS if TAGS[row.group]}
+_TAG_OF_SENSOR = dict.fromkeys(FETCH_TOPIC_SENSORS, "topic") | {
+    row.sensor: TAGS[row.group] for row in METRICS if TAGS[row.group]
+}
 """Sensor → its tag, for the sensors that nodes and topics have."""
 
 
@@ -151,7 +154,7 @@ def tallies_of(
 
 
 WHOLE_SENSORS = [*sensors_of(CLIENT, OWN), *FETCH_SENSORS]
-_OWNED_SENSORS = sensors_of(NODE, TOPIC, OWN_TOPIC)
+_OWNED_SENSORS = [*sensors_of(NODE, TOPIC, OWN_TOPIC), *FETCH_TOPIC_SENSORS]
 """The sensors of the whole client, and of its nodes and topics. Only readers record those of fetches."""
 
 

@@ -35,19 +35,23 @@ class Point(NamedTuple):
 
 
 def metrics_data(points: Iterable[Point], resource: Mapping[str, str], now: int, *, delta: bool) -> bytes:
-    """Return the message with `points`, in which those of one metric follow each other.
+    """Return the message with `points`, those of one metric together.
 
     `resource` has the attributes of the client. `now` is in Unix nanoseconds. With `delta` sums are those since the last push.
     """
     metrics = b"".join(
         [
             _field(2, _metric(name, found, now, delta))
-            for name, found in itertools.groupby(points, lambda each: each.name)
+            for name, found in itertools.groupby(sorted(points, key=_name), _name)
         ]
     )
     scope = _field(1, _field(1, NAMESPACE.encode()) + _field(2, __version__.encode()))
     attributes = b"".join([_field(1, _key_value(key, value)) for key, value in resource.items()])
     return _field(1, _field(1, attributes) + _field(2, scope + metrics))
+
+
+def _name(point: Point) -> str:
+    return point.name
 
 
 def _metric(name: str, points: Iterable[Point], now: int, delta: bool) -> bytes:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from spark_producer.metrics.metric_table import TAGS, Metric, Stat
+from spark_producer.metrics.metric_table import FETCHES, FETCHES_BY_TOPIC, TAGS, Metric, Stat
 from spark_producer.metrics.snapshot import Snapshot
 from spark_producer.telemetry.otlp import Point
 
@@ -32,7 +32,8 @@ class _Pushed(NamedTuple):
 
 def name_of(metric: Metric) -> str:
     """Return the name that KIP-714 gives a metric: `org.apache.kafka.producer.record.queue.time.avg`."""
-    name = f"{metric.group.removesuffix('-metrics')}.{metric.name}".replace("-", ".")
+    group = FETCHES if metric.group == FETCHES_BY_TOPIC else metric.group
+    name = f"{group.removesuffix('-metrics')}.{metric.name}".replace("-", ".")
     return name if name.startswith("pyproducer.") else KAFKA + name
 
 

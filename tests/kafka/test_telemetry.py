@@ -1,11 +1,8 @@
-"""KIP-714 at a real Kafka with a plugin that takes metrics (`TelemetryFiles.java`), which opentelemetry-proto reads."""
+"""KIP-714 at a real Kafka with a plugin that takes metrics (`support/TelemetryFiles.java`), which opentelemetry-proto reads."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -21,16 +18,14 @@ from spark_producer.protocol.messages import GetTelemetrySubscriptionsResponse
 from spark_producer.record.codecs import Codec
 from spark_producer.telemetry import pusher, reporter
 from spark_producer.telemetry.subscription import Subscription, subscription_of
-from tests.support.ivy import class_path
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.kafka_node import KAFKA_4, kafka_jars
+from tests.support.telemetry_kafka import TelemetryKafka, read_push, telemetry_kafka
 from tests.support.waiting import wait_until
 from tests.unit.telemetry.pushed import DELTA, Pushed, read
 from tests.unit.telemetry.test_reporter import SENT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("telemetry")]
 
-PLUGIN = Path(__file__).with_name("TelemetryFiles.java")
 SECONDS = 60
 CONSUMED = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
 
@@ -44,18 +39,18 @@ class Push(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A cluster that asks all clients for their metrics each second, and the folder of what they push."""
+    """A cluster that asks all clients for their metrics each second."""
 
-    cluster: KafkaCluster
-    folder: Path
+    kafka: TelemetryKafka
+
+    @property
+    def cluster(self) -> KafkaCluster:
+        return self.kafka.cluster
 
     def pushes(self, client_id: str) -> list[Push]:
         """Return the pushes of a client in their order."""
-        found = []
-        for path in sorted(self.folder.glob(f"*-{client_id}.otlp")):
-            _, instance, terminating, _ = path.stem.split("-", 3)
-            found.append(Push(instance.replace("~", "-"), terminating == "true", read(path.read_bytes())))
-        return found
+        found = [each for each in map(read_push, self.kafka.files()) if each.client_id == client_id]
+        return [Push(each.instance, each.terminating, read(each.data)) for each in found]
 
     def total(self, client_id: str, name: str, owner: str = "") -> float:
         """Return the sum of the deltas of a client."""
@@ -63,29 +58,10 @@ class Watched(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    folder, classes = tmp_path_factory.mktemp("pushes"), tmp_path_factory.mktemp("classes")
-    compiler = shutil.which("javac")
-    assert compiler is not None, "javac is missing, a JRE is not enough: apt-get install openjdk-17-jdk-headless"
-    command = [compiler, "-nowarn", "-cp", class_path(kafka_jars(KAFKA_4)), "-d", str(classes), str(PLUGIN)]
-    subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
-    settings = {"metric.reporters": "TelemetryFiles", "telemetry.files": str(folder)}
-    cluster = KafkaCluster(KAFKA_4, settings=settings)
-    cluster.plugins = [classes]
-    with cluster:
-        cluster.create_topic("t", 1)
-        wishes = (
-            "--entity-type",
-            "client-metrics",
-            "--entity-name",
-            "all",
-            "--add-config",
-            "interval.ms=1000,metrics=[*]",
-        )
-        cluster.run_tool(
-            "kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap_servers, "--alter", *wishes
-        )
-        yield Watched(cluster, folder)
+def watched() -> Iterator[Watched]:
+    with telemetry_kafka() as kafka:
+        kafka.cluster.create_topic("t", 1)
+        yield Watched(kafka)
 
 
 @pytest.fixture(autouse=True)

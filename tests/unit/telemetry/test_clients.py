@@ -298,9 +298,33 @@ def test_a_reader_pushes_what_it_has_read_and_keeps_its_connections(local: tuple
     assert found.value("org.apache.kafka.consumer.fetch.manager.records.consumed.total") == 30
     assert found.value("org.apache.kafka.consumer.fetch.manager.fetch.total") == 3
     assert found.value("org.apache.kafka.consumer.fetch.manager.bytes.consumed.total") > 10
+    assert found.value("org.apache.kafka.consumer.fetch.manager.records.lag.max") == 0
     assert found.value("org.apache.kafka.consumer.connection.count") >= 1
     assert found.value("org.apache.kafka.consumer.fetch.manager.fetch.latency.max") > 0
     assert not any(name.startswith("org.apache.kafka.producer") for name, _ in found.points)
+
+
+def test_a_reader_pushes_what_it_has_read_of_each_topic_and_its_lag(local: tuple[LocalBroker, list[Any]]) -> None:
+    broker, pushes = local
+    with producing(broker.bootstrap_servers, **{"enable.metrics.push": False}) as producer:
+        for topic, records in (("long", 10), ("short", 3)):
+            broker.create_topic(topic, 1)
+            for _ in range(records):
+                producer.send(topic, b"value")
+                producer.flush()
+    settings = FetchSettings(ConnectionSettings(tuple(parse_bootstrap_servers(broker.bootstrap_servers))))
+    for _ in range(3):  # the subscription comes after the first read
+        wanted = [OffsetRange(TopicPartition("long", 0), 0, 4), OffsetRange(TopicPartition("short", 0), 0, 3)]
+        assert sum(batch.num_rows for _, batch in read_ranges(settings, wanted)) == 7
+    CONNECTIONS.clear()
+    wait_until(lambda: pushes, "the terminating push arrives")
+    found, prefix = pushed(pushes[-1]), "org.apache.kafka.consumer.fetch.manager"
+    by_topic = {
+        topic: [found.value(f"{prefix}.{name}", topic) for name in ("records.consumed.total", "records.lag.max")]
+        for topic in ("long", "short", "")
+    }
+    assert by_topic == {"long": [12, 6], "short": [9, 0], "": [21, 6]}
+    assert found.value(f"{prefix}.bytes.consumed.total", "long") > found.value(f"{prefix}.fetch.size.max", "long") > 0
 
 
 def test_a_reader_that_may_not_push_does_not(local: tuple[LocalBroker, list[Any]]) -> None:

@@ -39,12 +39,12 @@ def test_everything_is_read_back(given_points: list[Point], resource: dict[str, 
 
 def test_points_of_one_metric_are_in_one_message() -> None:
     named = [Point("bytes", 1.0, (("topic", topic),), 5) for topic in ("a", "b")]
-    message = message_of(metrics_data([*named, Point("age", 2.0)], {}, 9, delta=True))
+    message = message_of(metrics_data([named[0], Point("age", 2.0), named[1]], {}, 9, delta=True))
     (of_client,) = message.resource_metrics
     (scope,) = of_client.scope_metrics
     assert scope.scope.name == "pyproducer"
     assert [(metric.name, metric.WhichOneof("data")) for metric in scope.metrics] == [
-        ("bytes", "sum"),
         ("age", "gauge"),
+        ("bytes", "sum"),
     ]
-    assert [point.attributes[0].value.string_value for point in scope.metrics[0].sum.data_points] == ["a", "b"]
+    assert [point.attributes[0].value.string_value for point in scope.metrics[1].sum.data_points] == ["a", "b"]
