@@ -171,7 +171,9 @@ class Page:
 
 
 @pytest.mark.covers("COM15", "COM16")
-def test_the_examples_of_the_page_and_its_recipes(session: SparkSession, tmp_path: Path) -> None:
+def test_the_examples_of_the_page_and_its_recipes(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = session.range(7).selectExpr("string(id) as value")
     reader = InMemoryMetricReader()
     metrics.set_meter_provider(MeterProvider([reader]))
@@ -192,7 +194,19 @@ def test_the_examples_of_the_page_and_its_recipes(session: SparkSession, tmp_pat
         page.run("opentelemetry")
         write(bad, broker, "events", {"deadLetterTopic": "dead"})
         reported = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]  # there is one
+        lineage = tmp_path / "lineage.jsonl"
+        monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "file")
+        monkeypatch.setenv("OPENLINEAGE__TRANSPORT__LOG_FILE_PATH", str(lineage))
+        monkeypatch.setenv("OPENLINEAGE__TRANSPORT__APPEND", "true")
+        page.run("openlineage")
+        write(bad, broker, "events", {"deadLetterTopic": "dead"})
+        page.names["send_lineage"]()
+        (event,) = map(json.loads, lineage.read_text("utf-8").splitlines())
     assert page.left == [], "a new example needs a line here"
+    assert event["eventType"] == "COMPLETE"
+    (output,) = event["outputs"]
+    assert (output["namespace"], output["name"]) == (f"kafka://{broker.bootstrap_servers}", "events")
+    assert output["outputFacets"]["outputStatistics"]["rowCount"] == 6
     found = {
         metric["name"]: [(point["value"], point["attributes"]) for point in metric["data"]["data_points"]]
         for metric in reported["resource_metrics"][0]["scope_metrics"][0]["metrics"]
