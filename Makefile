@@ -19,7 +19,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs licences fuzz site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench dashboard experiments asan notebooks zip wheel platforms constraints docs licences fuzz site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,12 @@ $(VENV)/kerberos.stamp: pyproject.toml $(VENV)/dev.stamp
 	} || { echo "Kerberos is needed: apt-get install $(KERBEROS)"; exit 1; }
 	@$(BIN)/python -m pip install --quiet $(CONSTRAIN) gssapi
 	@touch $@
+
+prometheus: ## install Prometheus, without which the nightly test of the dashboard is skipped; needs Debian and root
+	@command -v prometheus > /dev/null && command -v promtool > /dev/null || { \
+	  test "$$(id -u)" = 0 && apt-get update -qq -o Acquire::Retries=5 && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o Acquire::Retries=5 prometheus > /dev/null; \
+	} || { echo "Prometheus is needed: apt-get install prometheus"; exit 1; }
 
 bytecode: setup-dev ## compile package and tests once, so that the processes of a run need not all do it
 	@$(BIN)/python -m compileall -q spark_producer tests benchmarks jobs
@@ -112,6 +118,9 @@ lint: setup-dev ## ruff, mypy strict, import contracts
 
 bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on a real Kafka
 	PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python -m benchmarks $(ARGS)
+
+dashboard: jars prometheus ## have a Prometheus answer the Grafana dashboard's queries for some minutes, and draw the answers
+	@$(BIN)/python -m tests.dashboard
 
 experiments: setup-dev ## run the experiments on the embedded broker's memory, and write docs/broker_experiments.md
 	$(BIN)/python -m benchmarks.broker_memory --page docs/broker_experiments.md $(ARGS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,14 +81,14 @@ def draw(headlines: Sequence[Headline], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110, transparent=True)
     plt.close(figure)
     if path.suffix == ".svg":
-        path.write_text(_with_dark_colours(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(with_dark_colours(path.read_text(encoding="utf-8"), _IN_THE_DARK), encoding="utf-8")
 
 
-def _with_dark_colours(svg: str) -> str:
-    """Return a picture of matplotlib's with other colours where the reader's are dark."""
+def with_dark_colours(svg: str, colours: Mapping[str, str]) -> str:
+    """Return a picture of matplotlib's with other colours where the reader's are dark: those on the right of `colours`."""
     rules = "".join(
         f'[style*="{what}: {light}"]{{{what}:{dark}!important}}'
-        for light, dark in _IN_THE_DARK.items()
+        for light, dark in colours.items()
         for what in ("fill", "stroke")
     )
     head, end, rest = svg.partition("<defs>")
