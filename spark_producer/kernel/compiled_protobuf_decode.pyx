@@ -56,6 +56,9 @@ cdef inline int make_room(Decoder* decoder, const Entry* field) noexcept nogil:
     for index in range(field.rivals):
         rival = field.first_rival[index]
         if decoder.store.columns[rival].valid[decoder.store.counts[rival].length - 1]:
+            decoder.values_left -= decoder.store.columns[rival].filled
+            if decoder.values_left < 0:
+                return ITEMS
             failed = clear(&decoder.store, rival)
             if failed:
                 return failed

@@ -126,6 +126,10 @@ class _Column:
         else:
             del self._values[length * self._item.itemsize :]
 
+    def is_present(self) -> bool:
+        """Return whether the last value, of a nullable column, is not that of an absent field."""
+        return bool(self._valid[-1])
+
     def mark(self) -> None:
         """Mark the last value as present."""
         if self._nullable:
@@ -250,9 +254,7 @@ class _Decoder:
             size = self._length()
             self._require(size)
         if field.repeated:
-            self._values_left -= self._filled[field.column]
-            if self._values_left < 0:
-                raise _Refused(ProtobufReason.ITEMS)
+            self._spend(self._filled[field.column])
         column = self._target(field)
         if not field.repeated:
             column.mark()
@@ -265,6 +267,12 @@ class _Decoder:
             self.columns[field.column].drop_item()
         self._unknown_symbol = False
 
+    def _spend(self, values: int) -> None:
+        """Count values that a few bytes begin, or clear, all of them in memory."""
+        self._values_left -= values
+        if self._values_left < 0:
+            raise _Refused(ProtobufReason.ITEMS)
+
     def _target(self, field: Field) -> _Column:
         """Return the column of a value that has been read: that of a new item, or of the field, whose rivals become null."""
         column = self.columns[field.column]
@@ -272,7 +280,9 @@ class _Decoder:
             column.begin_item()
             return column.children[0]
         for rival in field.rivals:
-            self.columns[rival].clear()
+            if self.columns[rival].is_present():
+                self._spend(self._filled[rival])
+                self.columns[rival].clear()
         return column
 
     def _number(self, field: Field) -> None:

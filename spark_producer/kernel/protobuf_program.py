@@ -19,7 +19,8 @@ MAX_DEPTH = 100
 FREE_VALUES = 1_000_000
 VALUES_PER_BYTE = 64
 """Maximum values of one row: `FREE_VALUES`, and this number for each of its bytes. An item of two bytes fills all columns of its
-message, so that bytes of an attacker could take a thousandfold of their memory."""
+message, and two members of a oneof that take turns clear them, so that bytes of an attacker could take a thousandfold of their
+memory or time."""
 
 NO_MESSAGE = -1
 """The message of a field that has none."""
@@ -156,13 +157,14 @@ PROTOBUF_REASONS: dict[ProtobufReason, str] = {
     ProtobufReason.LENGTH: "a length does not fit into 31 bits",
     ProtobufReason.GROUP: "a group ends that did not begin",
     ProtobufReason.NESTING: f"it is nested too deeply: the maximum is {MAX_DEPTH} messages and groups",
-    ProtobufReason.ITEMS: "its items have too many fields for so few bytes",
+    ProtobufReason.ITEMS: "its items, or the members of a oneof, have too many fields for so few bytes",
 }
 """The text of each reason."""
 
 
 def filled_values(columns: tuple[ProtobufColumn, ...]) -> list[int]:
-    """Return, for each column, how many values an item of its list or map begins with; texts of defaults count by eight bytes."""
+    """Return, for each column, how many values an item of its list or map, or the message itself, begins with; texts of defaults
+    count by eight bytes."""
     begun = [1 + (len(each.default) >> 3 if each.storage is Storage.BYTES else 0) for each in columns]
     below = [0] * len(columns)
     for number in reversed(range(len(columns))):  # children have greater numbers
