@@ -58,7 +58,8 @@ class _Writer:
         """Return the lines of a message; `outer` has the names of those around it, which its own may not have."""
         fields = [kind.field(index) for index in range(kind.num_fields)]
         taken = {name, *outer, *(field.name for field in fields)}
-        taken |= {f"{_camel_case(field.name)}Entry" for field in fields if pa.types.is_map(field.type)}
+        taken |= {_entry_name(field.name) for field in fields if pa.types.is_map(field.type)}
+        _check_names(fields, path)
         inner: list[str] = []
         lines = []
         for number, field in enumerate(fields, 1):
@@ -110,6 +111,38 @@ class _Writer:
         raise SchemaError(
             f"field '{path}' has type {arrow_type_name(kind)}, which Protobuf does not have there. Cast it, or leave it out"
         )
+
+
+def _check_names(fields: list[pa.Field[Any]], path: str) -> None:
+    """Refuse names that Protobuf takes one by one, but not together, or not for a map."""
+    known: dict[str, str] = {}
+    for field in fields:
+        names = [("JSON", _json_name(field.name))]
+        if pa.types.is_map(field.type):
+            names.append(("the type of its entries", _entry_name(field.name)))
+            if names[1][1][:1].isdigit():
+                raise SchemaError(
+                    f"field '{path_below(path, field.name)}' cannot be a map in Protobuf, where the name of a map must not begin "
+                    "with a digit after '_'. Rename it"
+                )
+        for what, name in names:
+            other = known.setdefault(f"{what} {name}", field.name)
+            if other != field.name:
+                raise SchemaError(
+                    f"field '{path_below(path, field.name)}' cannot be beside '{other}' in Protobuf, where both have the name "
+                    f"'{name}' in {what}. Rename one of them"
+                )
+
+
+def _json_name(name: str) -> str:
+    """Return the name of a field in Protobuf's JSON, without `_` and with a capital letter after it, as protoc makes it."""
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def _entry_name(name: str) -> str:
+    """Return the name of the message for the entries of a map, as protoc makes it."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
 
 
 def _camel_case(name: str) -> str:

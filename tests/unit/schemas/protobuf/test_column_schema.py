@@ -89,7 +89,7 @@ def test_an_id_needs_no_registry() -> None:
         (column(schema=TEXT, message="Flight"), KIND, "field 'value.more' of the message is not in the column"),
         (column(schema=TEXT), KIND, "field 'value.id' is not in the schema"),
         (column(), pa.struct([("d", pa.date32())]), "which Protobuf does not have"),
-        (column(), pa.struct([("a_b", pa.int32()), ("aB", pa.int32())]), "valueSchema is not a valid Protobuf schema"),
+        (column(), pa.struct([("a_b", pa.int32()), ("aB", pa.int32())]), "field 'value.aB' cannot be beside 'a_b' in Protobuf"),
     ],
 )  # fmt: skip
 def test_nothing_is_registered_that_the_column_does_not_fit(wish: ColumnOptions, kind: Any, text: str) -> None:

@@ -151,6 +151,16 @@ def test_a_schema_that_was_made_names_messages_by_fields() -> None:
         (pa.struct([("d", pa.map_(pa.string(), pa.list_(pa.int32())))]), r"field 'value\.d\{\}' has type list"),
         (pa.struct([("é", pa.int32())]), "cannot be a Protobuf field"),
         (pa.struct([("d", pa.int32()), ("d", pa.int32())]), "is in the column twice"),
+        (
+            pa.struct([("a_b", pa.int32()), ("aB", pa.int32())]),
+            r"field 'value\.aB' cannot be beside 'a_b' .* 'aB' in JSON",
+        ),
+        (pa.struct([("a_", pa.int32()), ("a", pa.int32())]), r"field 'value\.a' cannot be beside 'a_' .* 'a' in JSON"),
+        (pa.struct([("_1", pa.map_(pa.string(), pa.int32()))]), r"field 'value\._1' cannot be a map in Protobuf"),
+        (
+            pa.struct([(each, pa.map_(pa.string(), pa.int32())) for each in ("a_b", "A_B")]),
+            r"field 'value\.A_B' cannot be beside 'a_b' .* 'ABEntry' in the type of its entries",
+        ),
     ],
     ids=str,
 )
