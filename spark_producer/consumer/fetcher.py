@@ -414,5 +414,6 @@ class Fetcher:
         """Report the loss of the offsets from the position to `until`, and go on there."""
         tp, first, fail = state.topic_partition, state.position, self._settings.fail_on_data_loss
         loss = f"{tp}: offsets {first} to {until - 1} are lost, because {cause}"
-        report_loss(loss, advice, fail=fail, topic_partition=tp, first=first, end=until)
+        option = self._settings.loss_option
+        report_loss(loss, advice, fail=fail, option=option, topic_partition=tp, first=first, end=until)
         self._advance(state, until)

@@ -7,6 +7,7 @@ from typing import Self
 
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.config.consumer_options import ConsumerConfig
+from spark_producer.consumer.lost_offsets import FAIL_OPTION
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.record.decoded_columns import RECORD_SCHEMA, TIMESTAMP_TYPE_FIELD
 
@@ -33,6 +34,8 @@ class FetchSettings:
     client_rack: str = ""
     check_crcs: bool = True
     fail_on_data_loss: bool = True
+    loss_option: str = FAIL_OPTION
+    """The name of `fail_on_data_loss` in messages."""
     metrics_push: bool = True
     """Whether metrics are sent to brokers that ask for them (`enable.metrics.push`)."""
     group_id: str = ""
@@ -43,8 +46,8 @@ class FetchSettings:
     __hash__ = None  # type: ignore[assignment]  # the connection has secrets
 
     @classmethod
-    def from_config(cls, config: ConsumerConfig, *, fail_on_data_loss: bool) -> Self:
-        """Return how to fetch with these options.
+    def from_config(cls, config: ConsumerConfig, *, fail_on_data_loss: bool, loss_option: str = FAIL_OPTION) -> Self:
+        """Return how to fetch with these options; `loss_option` is the name of `fail_on_data_loss` in messages.
 
         Raises:
             ConfigError: as `ConnectionSettings.from_config`.
@@ -61,5 +64,6 @@ class FetchSettings:
             group_id=config.group_id,
             check_crcs=config.check_crcs,
             fail_on_data_loss=fail_on_data_loss,
+            loss_option=loss_option,
             timeout=config.default_api_timeout_ms / 1000,
         )

@@ -76,7 +76,7 @@ def read_table(
     config = redacted_for_reads(config)  # otherwise a traceback with local variables would show passwords
     schema = _schema(columns)
     parsed = consumer_config(config)
-    settings = FetchSettings.from_config(parsed, fail_on_data_loss=fail_on_data_loss)
+    settings = FetchSettings.from_config(parsed, fail_on_data_loss=fail_on_data_loss, loss_option="fail_on_data_loss")
     ids, ranges = _ranges(parsed, settings, topic, starting_offsets or {}, starting_timestamp_ms, ending_offsets or {})
     found = _bounded(_read(settings, ranges, ids, schema), topic, max_bytes)
     return pa.Table.from_batches([batch for _, batch in sorted(found, key=lambda each: each[0])], schema=schema)
@@ -121,6 +121,7 @@ def _ranges(
                 f"topic {topic!r}, partition {partition} ends at offset {ends[partition]}, before the starting offset {offset}",
                 "correct the starting offset",
                 fail=settings.fail_on_data_loss,
+                option=settings.loss_option,
             )
     return ids, [
         OffsetRange(TopicPartition(topic, each), first.get(each, begin), min(last.get(each, ends[each]), ends[each]))
