@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_producer.errors import SchemaError
 from spark_producer.kernel import BinaryColumn, RecordColumns, largest_record
 from spark_producer.kernel.arrays import ArrowArray, Int32Array, Int64Array, from_numbers, is_valid, numbers
-from spark_producer.record.byte_columns import binary_column, value_type
+from spark_producer.record.byte_columns import binary_column, has_views, take_column, value_type
 from spark_producer.record.decoded_columns import invalid_utf8
 from spark_producer.record.header_column import header_blocks
 from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, RowErrors, errors_at
@@ -186,7 +186,9 @@ def take_rows(batch: pa.RecordBatch, rows: Int64Array) -> pa.RecordBatch:
     """Return a copy of some rows of a batch, chosen by position."""
     if not len(rows) and "timestamp" in batch.schema.names and pa.types.is_null(batch.schema.field("timestamp").type):
         batch = batch.drop_columns(["timestamp"])  # its rows were rejected, and an empty column would have a wrong type
-    return batch.take(from_numbers(rows))
+    if not any(map(has_views, batch.schema.types)):
+        return batch.take(from_numbers(rows))
+    return pa.RecordBatch.from_arrays([take_column(column, rows) for column in batch.columns], batch.schema.names)
 
 
 def _by_name(batch: pa.RecordBatch) -> dict[str, ArrowArray]:
@@ -215,6 +217,8 @@ def _topics(
         return (topic,), None
     if column is None:
         raise SchemaError("no topic is given. Set the option 'topic', or add a column 'topic'")
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     kind = value_type(column)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise SchemaError(f"column 'topic' must be a string, or a dictionary of strings, not {column.type}. Cast it")

@@ -91,6 +91,24 @@ def test_bytes_are_not_copied() -> None:
     assert read(value=values).records.value.data.ctypes.data == values.buffers()[2].address
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_views_are_taken_as_bytes(kind: Any) -> None:
+    """Short ones are within the 16 bytes of a view, long ones beside it; rows of a slice and below a null."""
+    texts = ["", "a", None, "é" * 100, "twelve bytes", "thirteen byte"]
+    views = array(["before", *texts], pa.string()).cast(kind).slice(1)
+    headers = array(
+        [[{"key": "h", "value": each}] for each in texts], pa.list_(pa.struct([("key", kind), ("value", kind)]))
+    )
+    columns = read(
+        None, value=views, key=views, headers=headers, topic=array(["t\u00e9, a long topic"] * 6, pa.string_view())
+    )
+    contents = [None if each is None else each.encode() for each in texts]
+    assert [(key, value, own) for key, value, _, own in foreign(columns)] == [
+        (each, each, [("h", each)]) for each in contents
+    ]
+    assert columns.topics == ("t\u00e9, a long topic",)
+
+
 @pytest.mark.parametrize("name", ["value", "key"])
 @pytest.mark.parametrize("kind", [pa.int32(), pa.list_(pa.binary()), pa.bool_(), pa.binary(4)])
 def test_other_types_are_refused_with_what_to_do(name: str, kind: Any) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.errors import RecordTooLarge, SchemaError
+from spark_producer.record.byte_columns import take_column
 from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import RowErrorKind
@@ -141,3 +142,20 @@ def test_dictionaries_of_other_types_are_refused_as_they_are() -> None:
     peak = watched.max_memory()
     assert peak is not None
     assert peak < 1 << 20
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_views_of_the_same_bytes_are_cut_like_dictionaries(kind: Any) -> None:
+    views: Any = pa.array(["before", None, "x" * 30, "y" * 30, "z"], pa.string()).cast(kind).slice(1)
+    chosen = take_column(views, np.array([0, *[1] * 96, 2, 3]))
+    headers = pa.array([[{"key": "k", "value": "v" * 9}]] * 99, pa.list_(pa.struct([("key", kind), ("value", kind)])))
+    batch = pa.record_batch({"value": chosen, "key": chosen, "headers": headers})
+    pieces = pieces_of(batch.slice(1))
+    assert [len(piece.records) for piece in pieces[:3]] == [1, 1, 1]
+    found = [each for piece in pieces for each in piece.records.value.array.to_pylist()]
+    assert found == [b"x" * 30] * 96 + [b"y" * 30, b"z"]
+    with pytest.raises(RecordTooLarge, match="row 1 of the task takes 70 bytes"):
+        pieces_of(batch, 69)
+    kept = BatchPieces(batch, LIMIT, 69, "t", 0)
+    assert len(kept.rejected) == 97
+    assert [piece.columns.records.value.array.to_pylist() for piece in kept] == [[None, b"z"]]
