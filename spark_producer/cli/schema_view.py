@@ -13,6 +13,7 @@ from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.errors import ConfigError
 from spark_producer.record.reading import ConsumerRecord
 from spark_producer.schemas.avro_viewer import AvroViewer
+from spark_producer.schemas.header_ids import HeaderIds, record_header
 from spark_producer.schemas.json_schema.viewer import JsonViewer
 from spark_producer.schemas.protobuf.viewer import ProtobufViewer
 from spark_producer.schemas.registry import AVRO, JSON, PROTOBUF, Registry, SchemaKey
@@ -26,8 +27,9 @@ SECONDS = 10.0
 class Viewer(Protocol):
     """Renders keys and values of one format as JSON."""
 
-    def view(self, content: bytes | None) -> bytes | None:
-        """Return JSON in UTF-8, or the content as it is if it is not in Confluent's wire format."""
+    def view(self, content: bytes | None, header: HeaderIds | None = None) -> bytes | None:
+        """Return JSON in UTF-8, or the content as it is if it is not in Confluent's wire format. `header` has the id that the
+        headers of the record hold."""
 
 
 FORMATS: dict[str, tuple[str, Callable[[Callable[[SchemaKey], str]], Viewer]]] = {
@@ -92,4 +94,7 @@ def viewer(chosen: argparse.Namespace, options: dict[str, str], registry: dict[s
 
 def decoded(record: ConsumerRecord, view: Viewer | None) -> ConsumerRecord:
     """Return a record whose key and value are JSON where they had a schema; without `view` the record itself."""
-    return record if view is None else record._replace(key=view.view(record.key), value=view.view(record.value))
+    if view is None:
+        return record
+    key, value = record_header(record.headers, "key"), record_header(record.headers, "value")
+    return record._replace(key=view.view(record.key, key), value=view.view(record.value, value))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from spark_producer.errors import RecordError
+from spark_producer.errors import CorruptRecord, RecordError
 from spark_producer.kernel.arrays import BoolArray, ByteArray, BytesArray, Int64Array
 from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.schemas.header_ids import HeaderIds
 from spark_producer.schemas.registry import SchemaKey
-from spark_producer.schemas.wire_format import ID_BYTES
+from spark_producer.schemas.wire_format import ID_BYTES, split_frame
 
 NO_FRAME = "it is not in Confluent's wire format, a zero and four bytes of schema id"
 
@@ -106,3 +107,25 @@ def frames_of(column: BytesArray, header: HeaderIds | None = None) -> Frames:
     ids = np.concatenate((ids, -1 - header.sources[chosen & good]))
     every = every[order]
     return Frames(every, ids[order], data, starts[every], ends[every], bad, header.keys)
+
+
+class FramedValue(NamedTuple):
+    """The id or GUID of the schema of a single value, and the value without its frame."""
+
+    key: SchemaKey
+    content: bytes
+
+
+def framed_value(content: bytes, header: HeaderIds | None) -> FramedValue | None:
+    """Return a single value without its frame; None if it has none. `header` has the id that the headers of its record hold.
+
+    Raises:
+        CorruptRecord: its header names no schema.
+    """
+    if header is None:
+        framed = split_frame(content)
+        return None if framed is None else FramedValue(*framed)
+    frames = frames_of(pa.array([content], pa.binary()), header)
+    if not len(frames.rows):
+        raise CorruptRecord(header.reason)
+    return FramedValue(frames.key(int(frames.ids[0])), content)

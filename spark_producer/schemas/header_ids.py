@@ -7,9 +7,11 @@ id, as otherwise before the value; for Protobuf the path of the message follows.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, ByteArray, Int64Array
 from spark_producer.kernel.column_views import BinaryColumn
@@ -72,6 +74,16 @@ def header_ids(headers: ArrowArray, column: str) -> HeaderIds | None:
     if not len(rows):
         return None
     return _parsed(name, rows, values, found)
+
+
+def record_header(headers: Iterable[tuple[str, bytes | None]], column: str) -> HeaderIds | None:
+    """Return the id that the headers of a single record hold for the column `value` or `key`; None if there is none."""
+    name = header_name(column)
+    found = [{"key": key, "value": value} for key, value in headers if key == name]
+    return header_ids(pa.array([found], _HEADERS), column) if found else None
+
+
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def keys_equal(keys: BinaryColumn, name: bytes) -> BoolArray:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from spark_producer.common.escape import for_log
 from spark_producer.errors import CorruptRecord, SchemaError
+from spark_producer.schemas.header_ids import HeaderIds
 from spark_producer.schemas.protobuf.compiler import compiled, message_at, message_json, parse_registered
 from spark_producer.schemas.protobuf.descriptors import FileDescriptor
 from spark_producer.schemas.protobuf.frames import frames_of
@@ -24,7 +25,7 @@ class ProtobufViewer:
         self._invalid: dict[SchemaKey, SchemaError] = {}
         """The schemas that cannot be compiled: that takes a process, and is not tried again."""
 
-    def view(self, content: bytes | None) -> bytes | None:
+    def view(self, content: bytes | None, header: HeaderIds | None = None) -> bytes | None:
         """Return Protobuf's JSON in UTF-8. Null and values without a frame are returned as they are; a value that cannot be read
         is replaced by the reason.
 
@@ -33,9 +34,9 @@ class ProtobufViewer:
         """
         if content is None:
             return None
-        frames = frames_of(pa.array([content], pa.binary()))
+        frames = frames_of(pa.array([content], pa.binary()), header)
         if not frames.pairs:
-            return content
+            return content if header is None else f"<{frames.bad[0][1]}>".encode()
         schema_id, indexes = frames.pairs[0]
         try:
             message = message_at(self._file(schema_id), indexes)

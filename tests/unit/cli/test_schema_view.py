@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,8 +59,14 @@ def test_tail_shows_avro_as_json(registry: str, tmp_path: Path, capsys: pytest.C
             assert shown == ["null", "plain", '{"n": 8}']
             producer.send_batch(pa.RecordBatch.from_pydict({"value": [prefix_of(8) + b"\x10"]}), topic="t")
             producer.flush()
-            assert main([*arguments, "--format", "avro", "--command-config", str(config)]) == 1
-            assert "could not get schema 8" in capsys.readouterr().err
+            producer.send_batch(pa.RecordBatch.from_pydict({"value": [prefix_of(7) + b"\x12"]}), topic="t")
+            producer.flush()
+            arguments += ["--until-end", "--command-config", str(config)]
+            assert main([*arguments, "--format", "avro"]) == 0
+            shown = [line.partition("value=")[2] for line in capsys.readouterr().out.splitlines()]
+            assert shown[4] == '{"n": 9}', "it goes on after a record whose schema the registry does not have"
+            assert shown[3].startswith("<schema 8: could not get schema 8: the Schema Registry at ")
+        arguments = arguments[:5]
         assert main([*arguments, "--format", "avro"]) == 1
         assert "--format avro needs --schema-registry-url, or schema.registry.url in" in capsys.readouterr().err
 
@@ -110,3 +117,40 @@ def test_tail_shows_json_and_protobuf(as_json: bool, capsys: pytest.CaptureFixtu
     assert texts[6] == "<schema 2: it has no message with the indexes [3]>"
     assert texts[7].startswith("<schema 2: it is not the message A: ")
     assert "does not have it" in texts[8]
+
+
+GUID = "89791762-2336-4186-9674-299b90a802e2"
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "text", "content", "path", "shown"),
+    [
+        ("avro", "AVRO", json.dumps(SCHEMA), b"\x10", b"", '{"n": 8}'),
+        ("json-schema", "JSON", "{}", b'{ "n": 8}', b"", '{"n":8}'),
+        ("protobuf", "PROTOBUF", PROTO, b"\x08\x05", b"\x04\x00\x00", '{"n": "5"}'),
+    ],
+)
+def test_tail_finds_schemas_in_headers(
+    form: str, kind: str, text: str, content: bytes, path: bytes, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Played() as registry, LocalBroker() as broker:
+        registry.answer = (404, b'{"error_code": 40403, "message": "no"}')
+        body = json.dumps({"schemaType": kind, "schema": text, "guid": GUID}).encode()
+        registry.answers = {f"/schemas/guids/{GUID}": (200, body), "/schemas/ids/7": (200, body)}
+        by_guid, other = b"\x01" + uuid.UUID(GUID).bytes + path, b"\x01" + bytes(16) + path
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            for header in (by_guid, other, b"\x00\x00\x00\x00\x07" + path, b"wrong", None):
+                producer.send("t", content, headers=[("__value_schema_id", header)])
+            producer.send("t", None, key=content, headers=[("__key_schema_id", b"old"), ("__key_schema_id", by_guid)])
+            producer.flush()
+        arguments = ["tail", "t", "--bootstrap-servers", broker.bootstrap_servers, "--from-beginning", "--until-end"]
+        assert main([*arguments, "--schema-registry-url", registry.url, "--json", "--format", form]) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    values = [each["value"] for each in found]
+    assert (values[0], values[2], found[5]["key"]) == (shown, shown, shown)
+    if form == "json-schema":  # what is JSON needs no schema
+        assert values[1] == shown
+    else:
+        assert values[1].startswith(f"<schema {uuid.UUID(int=0)}: could not get schema {uuid.UUID(int=0)}: ")
+    assert values[3].startswith("<its header __value_schema_id is not the GUID of a schema, a one and 16 bytes")
+    assert (values[4], values[5]) == (content.decode(), None)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.schemas.avro_viewer import AvroViewer
+from spark_producer.schemas.registry import SchemaKey
 from spark_producer.schemas.single_value_decoder import read_value
 from spark_producer.schemas.types import avro_schema
 from spark_producer.schemas.wire_format import prefix_of
@@ -89,9 +90,9 @@ def test_no_bytes_raise_anything_else(content: bytes, case: tuple[pa.DataType, l
 
 
 def test_a_viewer_asks_once_for_each_schema_and_leaves_other_bytes_alone() -> None:
-    asked: list[int] = []
+    asked: list[SchemaKey] = []
 
-    def schema_of(schema_id: int) -> str:
+    def schema_of(schema_id: SchemaKey) -> str:
         asked.append(schema_id)
         return json.dumps({"type": "record", "name": "A", "fields": [{"name": "s", "type": ["bytes", "string"]}]})
 
