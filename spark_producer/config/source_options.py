@@ -119,6 +119,12 @@ class SourceOptions:
         "default the latest of `<topic>-value`. A read of several topics needs it.",
     )
     key_reader_schema: str | None = option(None, "The same for keys, `<topic>-key` by default.")
+    value_reader_schema_references: str | None = option(
+        None,
+        "The registered schemas that `valueReaderSchema` refers to: a JSON list of objects with `name`, `subject` and `version`, "
+        "or a file on the driver.",
+    )
+    key_reader_schema_references: str | None = option(None, "The same for keys.")
     value_message: str | None = option(
         None, "The name of the Protobuf message of the column; by default the first one of the schema."
     )
@@ -137,6 +143,11 @@ class SourceOptions:
             "value": (self.value_format, self.value_reader_schema),
             "key": (self.key_format, self.key_reader_schema),
         }
+
+    @property
+    def references(self) -> dict[str, str | None]:
+        """The references of the given reader's schemas, by columns."""
+        return {"value": self.value_reader_schema_references, "key": self.key_reader_schema_references}
 
     @property
     def messages(self) -> dict[str, str | None]:

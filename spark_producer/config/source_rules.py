@@ -121,6 +121,11 @@ def _check_formats(source: SourceOptions, registry: RegistryOptions, given: Coll
             )
         if schema == "":
             raise ConfigError(f"{column}ReaderSchema is empty. Give a schema, or a file on the driver")
+        if source.references[column] is not None and schema is None:
+            raise ConfigError(
+                f"{column}ReaderSchemaReferences is for {column}ReaderSchema: the registry has what its own schemas refer to. "
+                "Set the schema, or leave it out"
+            )
         message = source.messages[column]
         if message is not None and form != "protobuf":
             raise ConfigError(f"{column}Message is for Protobuf. Set {column}Format to protobuf, or leave it out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.decoded_column import ColumnDecoder
 from spark_producer.schemas.header_ids import HeaderIds
 from spark_producer.schemas.reader_types import TypeRules
+from spark_producer.schemas.references import SchemaReference
 from spark_producer.schemas.registry import SchemaKey
 from spark_producer.schemas.row_decoding import DecodedColumn
 from spark_producer.schemas.subjects import Subject
@@ -132,3 +133,16 @@ def subject_schemas(access: RegistryAccess, subject: Subject) -> tuple[str, dict
         registry.close()
     texts = {key: each.text or "" for each in versions for key in (each.schema_id, each.guid) if key is not None}
     return versions[-1].text or "", texts
+
+
+def complete_schema(access: RegistryAccess, text: str, references: Sequence[SchemaReference], what: str) -> str:
+    """Return a given schema with those that it refers to, as `Registry.complete`.
+
+    Raises:
+        ConfigError: an option is wrong, or the registry's client is not installed. RegistryError: as `Registry.complete`.
+    """
+    registry = access.connect()
+    try:
+        return registry.complete(text, references, what)
+    finally:
+        registry.close()

@@ -12,10 +12,11 @@ from spark_producer.config.registry_table import read_column
 from spark_producer.config.subscription import Assign, Subscribe, subscription
 from spark_producer.datasource.read.columns import all_nullable
 from spark_producer.errors import ConfigError, RegistryError, SchemaError
-from spark_producer.schemas.column_reader import ColumnReader, Reader, column_kind, subject_schemas
+from spark_producer.schemas.column_reader import ColumnReader, Reader, column_kind, complete_schema, subject_schemas
 from spark_producer.schemas.json_schema.column_reader import json_schema_reader
 from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
 from spark_producer.schemas.reader_types import TypeRules
+from spark_producer.schemas.references import SchemaReference, parse_references
 from spark_producer.schemas.registry import AVRO, JSON, PROTOBUF, SchemaKey
 from spark_producer.schemas.schema_lookup import schema_text
 from spark_producer.schemas.subjects import subject_of
@@ -61,8 +62,8 @@ def _reader(
     name: str, given: str | None, source: SourceOptions, access: RegistryAccess, wanted: DataType | None
 ) -> Reader:
     form = source.formats[name][0]
-    schema = None if given is None else schema_text(given, f"{name}ReaderSchema")
     access = access._replace(kind=_KINDS[form])
+    schema, references = _given(name, given, source, access)
     by_header = access.options.searches_headers(name)
     latest, known = _subject(name, source, access, needed=schema is None)
     if schema is None and latest is None:
@@ -72,7 +73,7 @@ def _reader(
 
     def reader_of(registered: str | None) -> Reader:
         if form == "protobuf":
-            message = ReaderSchema(schema, source.messages[name])
+            message = ReaderSchema(schema, source.messages[name], complete=bool(references))
             found = protobuf_reader(name, message, source.mode, known, access, registered)
             return found._replace(by_header=by_header)
         if form == "json-schema":
@@ -87,6 +88,19 @@ def _reader(
     if given is None and wanted is not None and kind != all_nullable(wanted):
         return _version_of(reader_of, list(known.values()), wanted) or reader
     return reader
+
+
+def _given(
+    name: str, given: str | None, source: SourceOptions, access: RegistryAccess
+) -> tuple[str | None, tuple[SchemaReference, ...]]:
+    """Return the given reader's schema with those that it refers to, and the references."""
+    if given is None:
+        return None, ()
+    option = f"{name}ReaderSchemaReferences"
+    listed = source.references[name]
+    references = parse_references(None if listed is None else schema_text(listed, option), option)
+    text = schema_text(given, f"{name}ReaderSchema")
+    return complete_schema(access, text, references, f"{name}ReaderSchema") if references else text, references
 
 
 def _subject(

@@ -63,11 +63,13 @@ class ReaderSchema(NamedTuple):
         schema: The text of a `.proto` file; None takes the latest of the subject.
         message: The name of the message; None takes the first one.
         recursion: How often a message may occur within itself.
+        complete: Whether `schema` has those that it refers to, as `Registry.complete` returns it.
     """
 
     schema: str | None
     message: str | None
     recursion: int = 0
+    complete: bool = False
 
 
 def protobuf_reader(
@@ -96,7 +98,10 @@ def protobuf_reader(
         raise ConfigError(
             "the reader's schema is missing. Give a schema, or a subject, whose latest schema is then used"
         )
-    schema = parse_registered(latest or "") if wanted.schema is None else ProtobufSchema(wanted.schema)
+    if wanted.schema is None or wanted.complete:
+        schema = parse_registered(wanted.schema or latest or "")
+    else:
+        schema = ProtobufSchema(wanted.schema)
     what = "the subject's latest schema" if wanted.schema is None else "the reader's schema"
     message = message_of(compiled(schema, what), wanted.message, what)
     writers = WriterMessages(all_names(known), WriterSchemas({}, access)) if known or access else None

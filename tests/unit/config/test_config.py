@@ -389,7 +389,9 @@ USED_ELSEWHERE = dict.fromkeys(_BY_NAME, "through `config.subscription` and `con
     "profile": "replaced by the options that it stands for",
     "group_id_prefix": "accepted without effect: reads join no group",
     "value_reader_schema": "through `SourceOptions.formats`",
+    "value_reader_schema_references": "through `SourceOptions.references`",
     "key_reader_schema": "through `SourceOptions.formats`",
+    "key_reader_schema_references": "through `SourceOptions.references`",
     "value_message": "through `SourceOptions.messages`",
     "key_message": "through `SourceOptions.messages`",
 }

@@ -147,6 +147,7 @@ def test_a_bad_value_is_one_error_that_names_the_option(name: str, value: str, s
 def test_every_option_has_a_bad_value_above_or_takes_any_text() -> None:
     """Texts without a form of their own: other rules are about these."""
     any_text = {"groupIdPrefix", "valueReaderSchema", "keyReaderSchema", "valueMessage", "keyMessage"}
+    any_text |= {"valueReaderSchemaReferences", "keyReaderSchemaReferences"}
     assert {name for name, _, _ in BAD_VALUES} & set(SOURCE_FIELDS) == set(SOURCE_FIELDS) - any_text
 
 
@@ -191,6 +192,10 @@ CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
         "keyReaderSchema is for Avro, Protobuf and JSON Schema. Set keyFormat,",
     ),
     ({"subscribe": "a", "valueReaderSchema": ""} | AVRO, "valueReaderSchema is empty"),
+    (
+        {"subscribe": "a", "keyReaderSchemaReferences": "[]"} | AVRO,
+        "keyReaderSchemaReferences is for keyReaderSchema: ",
+    ),
     ({"subscribe": "a", "valueMessage": "M"} | AVRO, "valueMessage is for Protobuf. Set valueFormat to protobuf"),
     ({"subscribe": "a", "valueMessage": ""} | AVRO | {"valueFormat": "protobuf"}, "valueMessage is empty"),
     (

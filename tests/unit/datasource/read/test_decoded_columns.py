@@ -174,3 +174,34 @@ def test_protobuf_is_read_by_its_first_message_or_the_one_that_is_named(played: 
         readers(played, valueFormat="protobuf", subscribe="t,u")
     with pytest.raises(RegistryError, match="is PROTOBUF, not Avro"):
         readers(played)
+
+
+@pytest.mark.parametrize(
+    ("form", "schema", "name", "other", "value", "shown"),
+    [
+        ("avro", '{"type":"record","name":"R","fields":[{"name":"a","type":"A"}]}', "A",
+         '{"type":"record","name":"A","fields":[{"name":"n","type":"long"}]}', b"\x08", {"a": {"n": 4}}),
+        ("json-schema", '{"type":"object","properties":{"a":{"$ref":"a.json"}}}', "a.json",
+         '{"type":"object","properties":{"n":{"type":"integer"}}}', b'{"a":{"n":4}}', {"a": {"n": 4}}),
+        ("protobuf", 'syntax = "proto3"; import "a.proto"; message R { A a = 1; }', "a.proto",
+         'syntax = "proto3"; message A { int64 n = 1; }', b"\x00\x0a\x02\x08\x04", {"a": {"n": 4}}),
+    ],
+)  # fmt: skip
+def test_a_given_schema_may_refer_to_registered_ones(
+    played: Played, form: str, schema: str, name: str, other: str, value: bytes, shown: Any
+) -> None:
+    kinds = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF"}
+    stored = {"subject": "other", "id": 5, "version": 3, "schema": other, "schemaType": kinds[form]}
+    listed = [{"name": name, "subject": "other", "version": 3}]
+    whole = {"schema": schema, "schemaType": kinds[form], "references": listed}
+    played.answers = {
+        "/subjects/other/versions/3": (200, json.dumps(stored).encode()),
+        "/schemas/ids/9": (200, json.dumps(whole).encode()),
+    }
+    given = {"valueFormat": form, "valueReaderSchema": schema, "valueReaderSchemaReferences": json.dumps(listed)}
+    column: Any = rows(readers(played, None, **given), [frame(9, value), None, None], "value").column("value")
+    assert column.to_pylist() == [shown, None, None]
+    with pytest.raises(ConfigError, match="valueReaderSchemaReferences must be a JSON list such as"):
+        readers(played, None, **given | {"valueReaderSchemaReferences": "{"})
+    with pytest.raises(RegistryError, match="valueReaderSchema refers to"):
+        readers(played, None, **given | {"valueReaderSchemaReferences": json.dumps(listed).replace("other", "gone")})
