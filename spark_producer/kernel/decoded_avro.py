@@ -158,7 +158,7 @@ def _decimals(kind: pa.Decimal128Type, raw: RawColumn, valid: pa.Buffer | None) 
     for index in range(16):
         here = lengths > index
         whole[here, index] = data[ends[here] - 1 - index]
-    bad: BoolArray = _too_long(raw, lengths, negative, whole[:, 15] >= 0x80) | _beyond(whole, kind.precision)
+    bad: BoolArray = _too_long(raw, lengths, negative, whole[:, 15] >= 0x80) | beyond(whole, kind.precision)
     found = pa.Array.from_buffers(kind, raw.length, [valid, buffer_of(whole.reshape(-1))])
     return found, bad, f"it has more than {kind.precision} digits"
 
@@ -174,7 +174,7 @@ def _too_long(raw: RawColumn, lengths: npt.NDArray[Any], negative: BoolArray, si
     return bad
 
 
-def _beyond(whole: ByteArray, precision: int) -> BoolArray:
+def beyond(whole: ByteArray, precision: int) -> BoolArray:
     """Return whether 128-bit little-endian numbers have more digits than `precision`."""
     parts = whole.view("<u8")
     low, high = parts[:, 0], parts[:, 1]

@@ -18,7 +18,8 @@ from spark_producer.schemas.json_schema.column_types import JsonForm, JsonType
 _MAX_DIGITS = 400
 """Maximum characters of a number that becomes an integer or a decimal; 38 digits with an exponent have fewer."""
 
-_DIGITS = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_DIGITS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""The numbers in strings that Arrow's reader takes, too."""
 
 
 class UnfitValue(Exception):

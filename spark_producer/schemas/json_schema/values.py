@@ -9,10 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import ArrowArray, BoolArray, ByteArray, Int64Array, buffer_of, is_valid, numbers
+from spark_producer.kernel.arrays import (
+    ArrowArray,
+    BoolArray,
+    ByteArray,
+    Int64Array,
+    buffer_of,
+    is_valid,
+    numbers,
+    view_of,
+)
 from spark_producer.kernel.binary_slices import binary_slices
 from spark_producer.kernel.column_views import BinaryColumn
-from spark_producer.kernel.decoded_avro import MismatchedValues, RowsOf
+from spark_producer.kernel.decoded_avro import MismatchedValues, RowsOf, beyond
 from spark_producer.schemas.json_schema.column_types import JsonForm, JsonType
 
 _TEXTS = {JsonForm.DATE, JsonForm.TIME, JsonForm.LOCAL_TIME, JsonForm.BASE64, JsonForm.TEXT, JsonForm.STRING}
@@ -85,6 +94,8 @@ class _Finisher:
             return self._integers(node, parsed, rows)
         if node.form is JsonForm.NUMBER:
             return self._floats(node, parsed, rows)
+        if node.form is JsonForm.DECIMAL:
+            return self._decimals(node, parsed, rows)
         if node.form in _FORMS:
             return self._times(node, parsed, rows)
         if node.form is JsonForm.BASE64:
@@ -135,6 +146,18 @@ class _Finisher:
         if bad.any():
             self._mismatch(bad, node, f"a {node.kind} does not hold it", rows)
         return _with_nulls(node.kind, parsed, values)
+
+    def _decimals(self, node: JsonType, parsed: Any, rows: RowsOf) -> ArrowArray:
+        """Check the digits: Arrow's reader counts those of the text, not those that its scale adds."""
+        kind: Any = node.kind
+        found: ArrowArray = parsed
+        data = parsed.buffers()[1]
+        if kind.scale and data is not None and len(parsed):
+            whole = view_of(data, np.dtype(np.uint8), 16 * len(parsed), 16 * parsed.offset).reshape(-1, 16)
+            bad = beyond(whole, kind.precision) & is_valid(parsed)
+            if bad.any():
+                self._mismatch(bad, node, f"decimal({kind.precision}, {kind.scale}) does not hold it", rows)
+        return found
 
     def _times(self, node: JsonType, parsed: Any, rows: RowsOf) -> ArrowArray:
         import pyarrow.compute as pc  # loaded only if used

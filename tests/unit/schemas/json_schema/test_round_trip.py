@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import jsonschema
@@ -101,3 +102,18 @@ _DAMAGES = [
     b"\\",
     b"}{",
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1.5", Decimal("1.50")), ("123", None), ("10", None), ("9.99", Decimal("9.99")), ("-10", None), ("1.005", None),
+        ("0.000", Decimal(0)), ("1e1", None), ("1e-2", Decimal("0.01")), ('"+1"', Decimal(1)), ('".5"', Decimal("0.5")),
+        ('"5."', Decimal(5)), ('" 1"', None), ('"1e0"', Decimal(1)), ('"NaN"', None), ('""', None),
+    ],
+)  # fmt: skip
+def test_decimals_have_the_digits_of_their_type_among_few_rows_and_many(text: str, found: Decimal | None) -> None:
+    schema = json_schema(pa.struct([("a", pa.decimal128(3, 2))]), "value")
+    for rows in (1, parsing.FEW_ROWS + 1):
+        column = read(schema, [f'{{"a":{text}}}'] * rows)
+        assert column.values.to_pylist() == [None if found is None else {"a": found}] * rows
