@@ -293,8 +293,8 @@ class SinkOptions:
     key_schema_id: int | None = option(None, "The same for keys.", low=0, high=INT32_MAX)
     fill_missing_fields: str = option(
         "auto",
-        "A field of the schema that the column lacks gets its default, or null if nullable, or is absent in Protobuf; with "
-        "`false` it is an error. `auto`: `true` with `use.latest.version`.",
+        "A field of the schema that the column lacks gets its default, or null if nullable; in Protobuf it is absent, and in "
+        "JSON if it is not required. With `false` it is an error. `auto`: `true` with `use.latest.version`.",
         choices=("auto", "true", "false"),
     )
     value_message: str | None = option(

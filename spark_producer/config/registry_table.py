@@ -165,11 +165,6 @@ class ColumnOptions(NamedTuple):
         return self.format != "raw"
 
     @property
-    def fills(self) -> bool:
-        """Whether fields that the column lacks may be filled in. In JSON they are absent."""
-        return self.format in ("avro", "protobuf")
-
-    @property
     def needs_registry(self) -> bool:
         """Whether the schema's id must come from the registry."""
         return self.encoded and self.schema_id is None
@@ -227,7 +222,7 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
             "option out"
         )
     latest = registry.use_latest_version
-    if sink.fill_missing_fields != "auto" and not any(column.fills and (column.schema or latest) for column in both):
+    if sink.fill_missing_fields != "auto" and not any(column.encoded and (column.schema or latest) for column in both):
         raise ConfigError(
             "fillMissingFields has no effect: no column has a schema that could have further fields. Set valueSchema or "
             "keySchema, or use.latest.version=true, or leave the option out"

@@ -17,10 +17,14 @@ types = pa.types
 
 
 class KeptFields(NamedTuple):
-    """The fields of a struct whose nulls are written, and the same for the columns below: by field, or below `""` for items."""
+    """The fields of a struct whose nulls are written, and the same for the columns below: by field, or below `""` for items.
+
+    `constants` has the JSON of further fields, which the struct itself lacks.
+    """
 
     names: frozenset[str] = frozenset()
     below: Mapping[str, KeptFields] = {}
+    constants: Mapping[str, str] = {}
 
 
 Nulls: TypeAlias = bool | KeptFields
@@ -98,6 +102,9 @@ def _struct(column: Column, keep_nulls: Nulls) -> Column:
     fields: list[Column] = column.flatten()  # each null where the struct is
     names = [field.name for field in column.type]
     values = [as_json(field, _below(keep_nulls, name)) for name, field in zip(names, fields, strict=True)]
+    if isinstance(keep_nulls, KeptFields):
+        names += keep_nulls.constants
+        values += [constant(text, len(column)) for text in keep_nulls.constants.values()]
     return unlike_nulls(objects(names, values, len(column), keep_nulls), column)
 
 

@@ -33,12 +33,14 @@ def json_schema_format(
     if column.schema_id is None and options.use_latest_version:
         found = find_schema(SchemaLookup(options, subject_of(column, topic, None), None, JSON))
         whole = found.text or ""
-        plan = json_plan(whole, kind, column.name, validate=validate)
+        plan = json_plan(whole, kind, column.name, validate=validate, fill=column.fill)
     else:
         schema = _given(column, kind, topic)
         text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
         whole, references = complete_text(text, column, options, JSON, find_schema)
-        plan = json_plan(whole, kind, column.name, validate=validate)  # before registration, as for Avro
+        plan = json_plan(
+            whole, kind, column.name, validate=validate, fill=column.fill
+        )  # before registration, as for Avro
         if column.schema_id is None:
             subject = subject_of(column, topic, None if column.schema is None else _title(schema))
             found = find_schema(SchemaLookup(options, subject, text, JSON, references))

@@ -95,7 +95,7 @@ class _Types:
         if isinstance(found, bool):
             return _text(at)
         for keyword in ("oneOf", "anyOf"):
-            if keyword in found:
+            if keyword in found and not all(map(_only_restricts, _list(found, keyword, at))):
                 return self._alternatives(_list(found, keyword, at), at)
         if "allOf" in found:
             return self._all_of(found, at)
@@ -115,7 +115,7 @@ class _Types:
         """Return the only type, or the object with the fields of all."""
         branches = _list(schema, "allOf", at)
         own = {name: each for name, each in schema.items() if name != "allOf"}
-        types = [self.of(each, at) for each in branches]
+        types = [self.of(each, at) for each in branches if not _only_restricts(each)]
         if "properties" in own or "type" in own:
             types.append(self.of(own, at))
         if len(types) == 1:
@@ -176,6 +176,28 @@ def _list(schema: dict[str, Any], keyword: str, at: _At) -> list[Any]:
     if not isinstance(found, list) or not found:
         raise SchemaError(f"field '{at.path}': {keyword} of the schema is no list of schemas. Correct it")
     return found
+
+
+def _only_restricts(schema: object) -> bool:
+    """Return whether a branch says nothing about types and fields, such as `{"required": ["a"]}`."""
+    return isinstance(schema, dict) and not _TYPING & schema.keys()
+
+
+_TYPING = frozenset(
+    (
+        "$ref",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "const",
+        "enum",
+        "items",
+        "oneOf",
+        "prefixItems",
+        "properties",
+        "type",
+    )
+)
 
 
 def _is_null(schema: object) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from spark_producer.common.escape import for_log
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, Int64Array, is_valid, numbers
 from spark_producer.kernel.avro_columns import SchemaMismatchRows
 from spark_producer.record.rendering import KeptFields, as_json, as_lists
@@ -30,6 +31,8 @@ class JsonNode(NamedTuple):
         rfc_3339: Whether its years must have four digits.
         children: Those of a struct's fields, a list's items, or a map's values.
         required: For each field of a struct, whether it must be present.
+        names: The names that a map must have.
+        constants: The JSON of fields that a struct lacks and its schema requires, by their names.
     """
 
     path: str
@@ -38,6 +41,8 @@ class JsonNode(NamedTuple):
     rfc_3339: bool = False
     children: tuple[JsonNode, ...] = ()
     required: tuple[bool, ...] = ()
+    names: tuple[str, ...] = ()
+    constants: tuple[tuple[str, str], ...] = ()
 
 
 class JsonPlan(NamedTuple):
@@ -63,7 +68,7 @@ def encode_json(plan: JsonPlan, column: ArrowArray) -> tuple[ArrowArray | None, 
     Raises:
         ConfigError: rows must be validated, and the validator is not installed.
     """
-    unfit = _Checker().check(plan.node, column)
+    unfit = unfit_rows(plan.node, column)
     if unfit and plan.schema is None:
         return None, unfit
     if unfit:
@@ -74,6 +79,11 @@ def encode_json(plan: JsonPlan, column: ArrowArray) -> tuple[ArrowArray | None, 
     if plan.schema is not None:
         unfit += _invalid(_validator(plan.schema), texts, plan.node.path)
     return (None, unfit) if unfit else (texts, [])
+
+
+def unfit_rows(node: JsonNode, column: ArrowArray) -> list[SchemaMismatchRows]:
+    """Return the rows of a column that do not fit their schema, apart from its rules for validators."""
+    return _Checker().check(node, column)
 
 
 @functools.lru_cache(maxsize=20)
@@ -159,12 +169,24 @@ class _Checker:
         flat = pc.list_flatten(lists)
         inner = _Values(flat, np.repeat(values.rows, lengths), np.repeat(values.live, lengths))
         if part is not None:
+            if node.names:
+                self._names(node, values, flat.field(0), np.repeat(np.arange(len(lists)), lengths))
             self._check(JsonNode(node.path), inner._replace(array=flat.field(0)))
             inner = inner._replace(array=flat.field(part))
         child = node.children[0] if node.children else JsonNode(f"{node.path}[]")
         if not child.takes_null:
             self._nulls(child, inner)
         self._check(child, inner)
+
+    def _names(self, node: JsonNode, values: _Values, keys: Any, owners: Int64Array) -> None:
+        """Check that maps have the names that their schema requires; `owners` has the map of each of the keys."""
+        import pyarrow.compute as pc
+
+        for name in node.names:
+            lacks = np.ones(len(values.rows), np.bool_)
+            same = pc.equal(keys.cast(pa.large_string()), pa.scalar(name, pa.large_string()))
+            lacks[owners[numbers(same.cast(pa.int8()), 0) == 1]] = False
+            self._mismatch(node, lacks, values, f"it lacks '{for_log(name)}', which its schema requires")
 
     def _texts(self, node: JsonNode, values: _Values) -> None:
         array = values.array

@@ -134,7 +134,6 @@ def test_validation_is_for_json_schema() -> None:
     }
     _, _, registry = parse_sink_options(SERVERS | alone)
     assert registry.json_fail_invalid_schema
-    with pytest.raises(ConfigError, match="fillMissingFields has no effect"):
-        parse_sink_options(SERVERS | alone | {"fillMissingFields": "true"})
+    parse_sink_options(SERVERS | alone | {"fillMissingFields": "true"})
     with pytest.raises(ConfigError, match="JSON Schema needs a Schema Registry"):
         parse_sink_options(SERVERS | {"valueFormat": "json-schema"})

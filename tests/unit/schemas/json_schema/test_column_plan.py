@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pytest
 
@@ -179,3 +180,109 @@ def test_definitions_that_refer_to_each_other_in_ever_more_ways_are_bounded() ->
         schema = {"$ref": "#/definitions/d0", "definitions": definitions | {"d40": {"type": "integer"}}}
         with pytest.raises(SchemaError):
             json_plan(json.dumps(schema), pa.string(), "value")
+
+
+def filled(schema: Any, column: Any, **options: Any) -> list[Any]:
+    found: Any
+    found, unfit = encode_json(json_plan(json.dumps(schema), column.type, "value", fill=True, **options), column)
+    assert unfit == []
+    texts: list[Any] = found.to_pylist()
+    judge = jsonschema.Draft7Validator(schema)
+    for each in texts:
+        if each is not None:
+            judge.validate(json.loads(each))
+    return texts
+
+
+def test_required_fields_that_the_column_lacks_are_filled_in() -> None:
+    """Their default, or null; others are absent, as they are without it."""
+    inner = of(c=NUMBER, d={"type": "string", "default": "é\n"}) | {"required": ["c", "d"]}
+    schema = of(
+        a=NUMBER, b={"type": ["number", "null"]}, n={"oneOf": [NULL, NUMBER], "default": 5}, s=inner,
+        o={"$ref": "#/definitions/o"}, l={"type": "array", "items": inner}, x={"type": "string"},
+    ) | {"required": ["b", "n", "o", "s"], "definitions": {"o": {"type": "object", "default": {"k": [1, None]}}}}  # fmt: skip
+    kind = struct(a=pa.int64(), s=struct(c=pa.int64()), l=pa.list_(struct(c=pa.int64())))
+    rows = [{"a": 1, "s": {"c": 2}, "l": [{"c": 3}, {"c": 4}]}, None, {"s": {"c": 0}, "l": None}]
+    assert filled(schema, pa.array([None, *rows], kind).slice(1)) == [
+        '{"a":1,"s":{"c":2,"d":"é\\n"},"l":[{"c":3,"d":"é\\n"},{"c":4,"d":"é\\n"}],"b":null,"n":5,"o":{"k":[1,null]}}',
+        None,
+        '{"s":{"c":0,"d":"é\\n"},"b":null,"n":5,"o":{"k":[1,null]}}',
+    ]
+    assert filled(of(d={"default": "x"}) | {"required": ["d"]}, pa.array([{}], struct())) == ['{"d":"x"}']
+
+
+@pytest.mark.parametrize(
+    ("schema", "fill", "reason"),
+    [
+        (of(a=NUMBER), True, "but not in the column, whose fields are z. Add it"),
+        (of(a=NUMBER | {"default": 5}), False, "Add it, or set fillMissingFields=true to fill in its default, or null"),
+        (of(a={"type": ["integer", "null"]}), False, "Add it, or set fillMissingFields=true to fill in its default, or null"),
+        (of(a=NUMBER | {"default": "5"}), True, "field 'value.a': the schema's default is not a value of its type. Add the"),
+        (of(a=NUMBER | {"default": None}), True, "the schema's default is not a value of its type"),
+        (of(a=NUMBER | {"default": 1 << 70}), True, "the schema's default is not a value of its type"),
+        (of(a={"enum": ["b"], "default": "c"}), True, "the schema's default is not a value of its type"),
+        (of(a={"type": "array", "default": [1, "a"]}), True, "the schema's default is not a value of its type"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_required_fields_that_cannot_be_filled_in_are_refused(schema: Any, fill: bool, reason: str) -> None:
+    schema = schema | {"required": ["a"], "additionalProperties": True}
+    with pytest.raises(SchemaError) as raised:
+        json_plan(json.dumps(schema), struct(z=pa.int64()), "value", fill=fill)
+    assert reason in str(raised.value)
+    assert "Add it, or" not in reason or not fill
+
+
+PAIR: Any = of(a=NUMBER, b={"type": "string"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "reason"),
+    [
+        (
+            PAIR | {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            struct(a=pa.string(), b=pa.string()),
+            "'value.a' has type string",
+        ),
+        (PAIR | {"anyOf": [{"required": ["c"]}, {"required": ["d"]}]}, struct(a=pa.int64()), "no alternative"),
+        ({"allOf": [NUMBER, {"type": "string"}]}, pa.int64(), "the schema says"),
+        ({"allOf": [of(a=NUMBER), of(a={"type": "string"})]}, struct(a=pa.string()), "'value.a' has type string"),
+        ({"enum": ["a", None]}, pa.bool_(), "has type bool"),
+        ({"const": 1}, pa.bool_(), "has type bool"),
+        (of(a={"type": "object", "properties": {"x": NUMBER}}), struct(a=pa.map_(pa.string(), pa.string())), "'value.a{}'"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rules_beside_alternatives_and_in_all_parts_apply(schema: Any, kind: Any, reason: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        json_plan(json.dumps(schema), kind, "value")
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind", "row", "unfit"),
+    [
+        (of(a={"type": "number", "anyOf": [NULL, {"type": "number"}]}) | {"required": ["a"]}, struct(a=pa.int64()), {"a": None},
+         ("value.a", "it is null, and its schema does not take null")),
+        (of(a={"type": "object", "properties": {"x": NUMBER}, "additionalProperties": {"type": ["integer", "null"]}}),
+         struct(a=pa.map_(pa.string(), pa.int64())), {"a": [("x", None)]},
+         ("value.a{}", "it is null, and its schema does not take null")),
+        (of(a={"type": "object", "required": ["k", "x"]}), struct(a=pa.map_(pa.string(), pa.int64())), {"a": [("x", 1)]},
+         ("value.a", "it lacks 'k', which its schema requires")),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rows_that_the_rules_beside_others_do_not_take(
+    schema: Any, kind: Any, row: Any, unfit: tuple[str, str]
+) -> None:
+    _, found = encode_json(json_plan(json.dumps(schema), kind, "value"), pa.array([None, row, {"a": None}, row], kind))
+    assert [(each.path, each.reason) for each in found] == [unfit]
+    assert found[0].rows.tolist() == ([1, 2, 3] if row == {"a": None} else [1, 3])
+
+
+def test_rules_beside_alternatives_leave_what_is_valid() -> None:
+    schema = PAIR | {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    assert written(pa.array([{"a": 1, "b": "x"}], struct(a=pa.int64(), b=pa.string())), schema) == ['{"a":1,"b":"x"}']
+    names = {"type": "object", "required": ["k"], "properties": {"k": NUMBER}}
+    maps = pa.array([[("k", 1)], None, [("a", 2), ("k", 3)]], pa.map_(pa.string(), pa.int64()))
+    assert written(maps, names) == ['{"k":1}', None, '{"a":2,"k":3}']

@@ -75,7 +75,10 @@ def kind_of(schema: Any) -> str:
             {"allOf": [of(b={"type": "integer"})], "properties": {"c": {"type": "string"}}},
             "struct<b: int64, c: string>",
         ),
-        ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, "string"),
+        ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, "int64"),
+        ({"allOf": [{"type": "integer"}, {"type": "string"}]}, "string"),
+        (of(b={"type": "integer"}) | {"anyOf": [{"required": ["b"]}, {"not": {}}]}, "struct<b: int64>"),
+        (of(b={"type": "integer"}) | {"anyOf": [{"required": ["b"]}, {"type": "string"}]}, "string"),
     ],
     ids=lambda each: json.dumps(each)[:50] if not isinstance(each, str) else "",
 )
