@@ -6,6 +6,7 @@ Must not know: Spark (except for the module with functions over columns), Kafka,
 """
 
 from spark_producer.schemas.functions import (
+    confluent_schema_header,
     from_confluent_avro,
     from_confluent_json_schema,
     from_confluent_protobuf,
@@ -15,6 +16,7 @@ from spark_producer.schemas.functions import (
 )
 
 __all__ = [
+    "confluent_schema_header",
     "from_confluent_avro",
     "from_confluent_json_schema",
     "from_confluent_protobuf",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.reader_types import TypeRules
 from spark_producer.schemas.registry import AVRO, JSON, PROTOBUF, SchemaKey
 from spark_producer.schemas.types import avro_schema
-from spark_producer.schemas.wire_format import prefix_of
+from spark_producer.schemas.wire_format import header_name, header_of, prefix_of
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ TIMEOUT = 60.0
 
 
 def to_confluent_avro(
-    column: Column | str, schema_id: int, schema: str | None = None, *, fill_missing_fields: bool = False
+    column: Column | str, schema_id: int | str, schema: str | None = None, *, fill_missing_fields: bool = False
 ) -> Column:
     """Return a column of Avro in Confluent's wire format: a zero, the schema's id in four bytes, and the value. Null stays null.
 
@@ -36,12 +37,13 @@ def to_confluent_avro(
 
     Args:
         column: A column, mostly a struct, or its name.
-        schema_id: The id under which the registry has the schema, 0 to 2147483647.
+        schema_id: The id under which the registry has the schema, 0 to 2147483647; or its GUID: then values have no prefix, and
+            belong to records with the header of `confluent_schema_header`.
         schema: The Avro schema of that id as JSON; by default it follows from the column's type (docs/avro.md).
         fill_missing_fields: Whether fields of `schema` that the column lacks get their default, or null.
 
     Raises:
-        ValueError: the id is out of range.
+        ValueError: the id is out of range, or the text is not a GUID.
         SchemaError: `schema` is not an Avro schema; or, in tasks, column and schema do not match.
         RecordError: in tasks, a value does not fit its schema; the message names the field.
     """
@@ -70,7 +72,7 @@ def _encoded(values: ArrowArray, prefix: bytes, schema: str | None, fill: bool) 
 
 def to_confluent_protobuf(
     column: Column | str,
-    schema_id: int,
+    schema_id: int | str,
     schema: str,
     *,
     message: str | None = None,
@@ -84,13 +86,14 @@ def to_confluent_protobuf(
 
     Args:
         column: A column of structs, or its name.
-        schema_id: The id under which the registry has the schema, 0 to 2147483647.
+        schema_id: The id under which the registry has the schema, 0 to 2147483647; or its GUID: then values have no prefix, and
+            belong to records with the header of `confluent_schema_header`.
         schema: The schema of that id as the text of a `.proto` file.
         message: The name of the message, with or without its package; by default the first one of the schema.
         fill_missing_fields: Whether fields of the message that the column lacks are absent.
 
     Raises:
-        ValueError: the id is out of range.
+        ValueError: the id is out of range, or the text is not a GUID.
         ConfigError: the compiler or the library is not installed.
         SchemaError: the schema is not valid, or has no such message; or, in tasks, column and message do not match.
         RecordError: in tasks, a value does not fit its schema; the error names the field.
@@ -123,10 +126,42 @@ def to_confluent_protobuf(
     return found
 
 
-def _prefix(schema_id: int, indexes: tuple[int, ...] = ()) -> bytes:
+def _prefix(schema_id: int | str, indexes: tuple[int, ...] = ()) -> bytes:
+    if isinstance(schema_id, str):
+        uuid.UUID(schema_id)
+        return b""
     if not 0 <= schema_id < 1 << 31:
         raise ValueError(f"schema_id must lie between 0 and 2147483647, not {schema_id}")
     return prefix_of(schema_id, indexes)
+
+
+def confluent_schema_header(
+    guid: str, *, schema: str | None = None, message: str | None = None, is_key: bool = False
+) -> Column:
+    """Return the header of records whose values name their schema by its GUID: a struct of `key` and `value`, for the column
+    `headers`. The functions `to_confluent_…` write such values if they get the GUID in place of an id.
+
+    Args:
+        guid: The GUID of the schema.
+        schema: The schema as the text of a `.proto` file, for Protobuf, whose header has the message too.
+        message: The name of the message, as in `to_confluent_protobuf`.
+        is_key: Whether the schema is the key's: then the header is `__key_schema_id` and not `__value_schema_id`.
+
+    Raises:
+        ValueError: the text is not a GUID.
+        ConfigError: the compiler or the library is not installed.
+        SchemaError: the schema is not valid, or has no such message.
+    """
+    from pyspark.sql import functions
+
+    indexes: tuple[int, ...] = ()
+    if schema is not None:
+        from spark_producer.schemas.protobuf.compiler import ProtobufSchema, compiled, message_indexes, message_of
+
+        indexes = message_indexes(message_of(compiled(ProtobufSchema(schema), "the schema"), message, "the schema"))
+    key, value = header_name("key" if is_key else "value"), header_of(guid, indexes)
+    named = functions.unhex(functions.lit(value.hex())).alias("value")
+    return functions.struct(functions.lit(key).alias("key"), named)
 
 
 def _fitting(form: ColumnFormat, values: ArrowArray) -> ArrowArray:
@@ -276,6 +311,8 @@ def from_confluent_json_schema(
     schema: str | None = None,
     mode: str = "FAILFAST",
     validate: bool = False,
+    headers: Column | str | None = None,
+    is_key: bool = False,
 ) -> Column:
     """Return a column of JSON in Confluent's wire format decoded. Null stays null.
 
@@ -290,6 +327,9 @@ def from_confluent_json_schema(
         mode: The result for a value that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in `from_json`.
         validate: Whether values must be valid by the schema of their id, or without a registry by `schema`. The option
             `json.fail.invalid.schema` does the same.
+        headers: The column `headers` of the same rows, or its name: values whose header names a schema by its GUID are decoded
+            by it, as by reads of this source. By default all values have a prefix.
+        is_key: Whether the column is the key: then the header is `__key_schema_id` and not `__value_schema_id`.
 
     Raises:
         ConfigError: an option is wrong, neither `schema` nor `subject` is given, or the registry's client or the validator is
@@ -298,11 +338,7 @@ def from_confluent_json_schema(
         RegistryError: the registry cannot be reached, or does not have the subject.
         RecordError: in tasks, with `FAILFAST`, a value cannot be decoded; the message has its row in the batch, and the reason.
     """
-    from pyspark.sql.pandas.functions import arrow_udf
-    from pyspark.sql.pandas.types import from_arrow_type
-
     from spark_producer.schemas.json_schema.column_reader import json_schema_reader
-    from spark_producer.schemas.json_schema.decoded_column import JsonDecoder
 
     access = _access(options or {}, needed=schema is None, kind=JSON)
     known: dict[SchemaKey, str] = {}
@@ -311,21 +347,16 @@ def from_confluent_json_schema(
         schema = schema or latest
     validate = validate or (access is not None and access.options.json_fail_invalid_schema)
     reader = json_schema_reader("value", schema, check_mode(mode), known, access, validate=validate)
-    decoders: list[JsonDecoder] = []
-
-    def decode(values: ArrowArray) -> ArrowArray:
-        if not decoders:
-            decoders.append(reader.decoder())
-        return reader.decode(decoders[0], values, lambda row: f"row {row} of a batch")
-
-    decode.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    kind = from_arrow_type(reader.node.kind)
-    found: Column = arrow_udf(decode, kind)(column)  # type: ignore[call-overload]
-    return found
+    return _decoded(reader, column, headers, is_key=is_key)
 
 
 def to_confluent_json_schema(
-    column: Column | str, schema_id: int, schema: str | None = None, *, validate: bool = False
+    column: Column | str,
+    schema_id: int | str,
+    schema: str | None = None,
+    *,
+    validate: bool = False,
+    fill_missing_fields: bool = False,
 ) -> Column:
     """Return a column of JSON in Confluent's wire format: a zero, the schema's id in four bytes, and the text, which is that of
     `as_records`. Null stays null.
@@ -334,12 +365,14 @@ def to_confluent_json_schema(
 
     Args:
         column: A column, mostly a struct, or its name.
-        schema_id: The id under which the registry has the schema, 0 to 2147483647.
+        schema_id: The id under which the registry has the schema, 0 to 2147483647; or its GUID: then values have no prefix, and
+            belong to records with the header of `confluent_schema_header`.
         schema: The schema of that id as JSON; by default it follows from the column's type (docs/json_schema.md).
         validate: Whether values must be valid by all rules of the schema.
+        fill_missing_fields: Whether required fields of `schema` that the column lacks get their default, or null.
 
     Raises:
-        ValueError: the id is out of range.
+        ValueError: the id is out of range, or the text is not a GUID.
         ConfigError: the validator is not installed.
         SchemaError: `schema` is not a JSON Schema; or, in tasks, column and schema do not match.
         RecordError: in tasks, a value does not fit its schema; the message names the field.
@@ -361,9 +394,10 @@ def to_confluent_json_schema(
     def encode(values: ArrowArray) -> ArrowArray:
         kind = values.type
         if kind not in plans:
-            plan = (
-                derived_plan(kind, "value") if schema is None else json_plan(schema, kind, "value", validate=validate)
-            )
+            if schema is None:
+                plan = derived_plan(kind, "value")
+            else:
+                plan = json_plan(schema, kind, "value", validate=validate, fill=fill_missing_fields)
             plans[kind] = ColumnFormat(prefix, plan)
         return _fitting(plans[kind], values)
 

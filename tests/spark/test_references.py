@@ -15,7 +15,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_producer import Producer
-from spark_producer.schemas import from_confluent_avro
+from spark_producer.schemas import (
+    confluent_schema_header,
+    from_confluent_avro,
+    from_confluent_json_schema,
+    from_confluent_protobuf,
+    to_confluent_avro,
+    to_confluent_json_schema,
+    to_confluent_protobuf,
+)
 from tests.conftest import Broker
 from tests.spark.frames import FORMAT, sink_options
 from tests.support.schema_registry import SchemaRegistry
@@ -103,3 +111,49 @@ def test_schemas_in_headers_go_both_ways(spark: SparkSession, embedded_broker: B
             *([("__value_schema_id", b"\x01" + uuid.UUID(guid).bytes)] if value else None for value, _ in values[:3]),
             None, None, None,
         ]  # fmt: skip
+
+
+def test_column_functions_write_bare_values_and_their_header(spark: SparkSession, embedded_broker: Broker) -> None:
+    """Each format by the GUID of its schema; the functions of the other direction find the header."""
+    guid = str(uuid.uuid4())
+    proto = 'syntax = "proto3"; message Other {} message Flight { City at = 1; City to = 2; } message City { string n = 1; }'
+    topic = topic_of(embedded_broker)
+    kind = "value struct<at: struct<n: string>, to: struct<n: string>>"
+    frame = spark.createDataFrame([(ROWS[1],), (None,)], kind).coalesce(1)
+    schemas = {"avro": FLIGHT.replace('"geo.City"', CITY, 1), "json": "{}", "protobuf": proto}
+    written = {
+        "avro": (to_confluent_avro("value", guid, schemas["avro"]), confluent_schema_header(guid)),
+        "json": (to_confluent_json_schema("value", guid), confluent_schema_header(guid)),
+        "protobuf": (
+            to_confluent_protobuf("value", guid, proto, message="Flight"),
+            confluent_schema_header(guid, schema=proto, message="Flight"),
+        ),
+    }
+    for value, header in written.values():
+        rows = frame.select(value.alias("value"), F.array(header).alias("headers"))
+        rows.write.format(FORMAT).options(**sink_options(embedded_broker, topic=topic)).mode("append").save()
+    reads = {"kafka.bootstrap.servers": embedded_broker.bootstrap_servers, "subscribe": topic, "includeHeaders": "true"}
+    raw = spark.read.format(FORMAT).options(**reads).load()
+    readers: dict[str, Any] = {
+        "avro": lambda url: from_confluent_avro("value", url, schema=schemas["avro"], headers="headers"),
+        "json": lambda url: from_confluent_json_schema("value", url, schema=FLIGHT_JSON, headers="headers"),
+        "protobuf": lambda url: from_confluent_protobuf(
+            "value", url, schema=proto, message="Flight", headers="headers"
+        ),
+    }
+    with Played() as played:
+        for number, (form, reader) in enumerate(readers.items()):
+            kinds = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
+            body = {"schema": schemas[form], "schemaType": kinds[form], "guid": guid}
+            played.answer = 200, json.dumps(body).encode()
+            part = raw.where(F.col("offset").between(2 * number, 2 * number + 1)).orderBy("offset")
+            found = part.select(reader({"schema.registry.url": played.url}).alias("v")).collect()
+            assert [row.v and row.v.asDict(recursive=True) for row in found] == [ROWS[1], None]
+    with pytest.raises(ValueError, match="badly formed"):
+        to_confluent_json_schema("value", "7")
+    with pytest.raises(ValueError, match="badly formed"):
+        confluent_schema_header("7")
+
+
+CITY_JSON = {"type": "object", "properties": {"n": {"type": "string"}}}
+FLIGHT_JSON = json.dumps({"type": "object", "properties": {"at": CITY_JSON, "to": CITY_JSON}})

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,3 +176,20 @@ def test_protobuf_is_read_by_its_header_and_may_refer_to_others(played: Played) 
     ids = header_ids(batch.column("headers"), "value")
     found: Any = reader.decode(reader.decoder(), batch.column("value"), str, ids)
     assert found.to_pylist() == column.to_pylist()
+
+
+def test_json_is_read_by_its_header_by_confluents_deserialiser(played: Played) -> None:
+    schema = '{"type":"object","properties":{"a":{"type":"string"}}}'
+    found = answer(schema=schema, schemaType="JSON")
+    played.answers = {"/subjects/t-value/versions": found, f"/schemas/guids/{GUID}": found}
+    form = format_of(played, valueFormat="json-schema")
+    batch, unfit = encode_piece(pa.RecordBatch.from_pydict({"value": COLUMN}), Formats(form))
+    assert unfit is None
+    columns: Any = batch.to_pydict()
+    assert columns["value"] == [b'{"a":"xxxxxxxxx"}', None, b'{"a":"yyyyyyyyy"}']
+    with SchemaRegistryClient({"url": played.url}) as client:
+        reader = JSONDeserializer(None, schema_registry_client=client)
+        for value, headers, row in zip(columns["value"], columns["headers"], COLUMN.to_pylist(), strict=True):
+            named: Any = [(each["key"].decode(), each["value"]) for each in headers]
+            assert len(named) == (value is not None)
+            assert reader(value, SerializationContext("t", MessageField.VALUE, named)) == row
