@@ -40,6 +40,15 @@ class DataDirectory:
         """Return whether the file system ignores the case of names."""
         return folds_case(self._lock.path)
 
+    def check_format(self) -> None:
+        """Check that this version can read the directory, before anything in it is opened or written.
+
+        Raises:
+            CorruptRecord: a newer version wrote it, or the state file cannot be read.
+        """
+        if self._file.exists():
+            self._file.load()
+
     def load(self, storage: Storage) -> None:
         """Load the state file, or store a new one.
 

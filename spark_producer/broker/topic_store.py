@@ -63,6 +63,7 @@ class TopicStore:
         self._with_cursor: set[tuple[str, int]] = set()
         try:
             self._folds_case = self.directory.folds_case()
+            self.directory.check_format()
             self._storage = open_storage(self.directory.path, settings)
             self._life.callback(self._close_storage)
             self.directory.load(self._storage)

@@ -60,11 +60,11 @@ class StateFile:
         """
         try:
             stored = json.loads(self.path.read_text())
+            _check_format(stored["format"])
             crc = stored.pop("crc32c", None)  # earlier versions wrote none
             if crc is not None and crc != _crc(stored):
                 raise ValueError("its checksum does not match; if you edited it, remove the field crc32c")
-            if stored.pop("format") != _FORMAT:
-                raise ValueError("unknown format")
+            del stored["format"]
             topics = {name: TopicEntry(**entry) for name, entry in stored.pop("topics").items()}
             return _checked(BrokerState(topics=topics, **stored))
         except FileNotFoundError:
@@ -78,6 +78,17 @@ class StateFile:
         """Replace the file atomically: a crash at any moment leaves either the old or the new one."""
         content = {"format": _FORMAT, **asdict(state)}
         write_private(self.path, json.dumps({**content, "crc32c": _crc(content)}, indent=1), sync=True)
+
+
+def _check_format(found: object) -> None:
+    """Raise a ValueError if the data directory has another format. Each change that this version could not read raises it."""
+    if found != _FORMAT:
+        newer = " A newer pyproducer wrote it: use that version, or a newer one" if _is_newer(found) else ""
+        raise ValueError(f"it has format {found!r}, and this pyproducer knows format {_FORMAT}.{newer}")
+
+
+def _is_newer(found: object) -> bool:
+    return type(found) is int and found > _FORMAT
 
 
 def _crc(content: object) -> int:
