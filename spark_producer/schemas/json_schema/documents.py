@@ -92,11 +92,11 @@ def type_names(schema: dict[str, Any], path: str) -> list[str] | None:
     Raises:
         SchemaError: it names something else.
     """
-    given = schema.get("type")
+    if "type" not in schema:
+        return None
+    given = schema["type"]
     names = [given] if isinstance(given, str) else given
-    if names is not None and not (
-        isinstance(names, list) and all(isinstance(each, str) and each in _NAMES for each in names)
-    ):
+    if not isinstance(names, list) or not all(isinstance(each, str) and each in _NAMES for each in names):
         raise SchemaError(f"field '{path}': the schema has no such type as {for_log(str(given))}. Correct it")
     return names
 

@@ -60,6 +60,7 @@ def struct(**fields: Any) -> Any:
         (of(a=NUMBER) | {"required": ["a"]}, struct(a=pa.null()), "field 'value.a' has type void, but the schema says integer"),
         ({"properties": 5}, struct(a=pa.int64()), "field 'value': properties of the schema is no object"),
         ({"type": 5}, struct(a=pa.int64()), "field 'value': the schema has no such type as 5"),
+        ({"type": None, "allOf": [{"type": "object"}]}, struct(a=pa.int64()), "the schema has no such type as None"),
         ({"required": [1]}, struct(a=pa.int64()), "field 'value': required of the schema is no list of names"),
         ({"required": True, "allOf": [{}]}, struct(a=pa.int64()), "field 'value': required of the schema is no list"),
         ({"allOf": [{"allOf": 1}]}, struct(a=pa.int64()), "field 'value': allOf of the schema is no list"),
