@@ -8,20 +8,28 @@ what remains is ours.
 from __future__ import annotations
 
 import statistics
-import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from benchmarks.column_functions import (
+    ENCODED_ROWS,
+    ENCODER_ROUNDS,
+    SCHEMA_ID,
+    flights,
+    in_memory,
+    least_nanoseconds,
+    measure_rounds,
+    utc_session,
+)
 from benchmarks.counting import CountingSource
-from benchmarks.headlines import Headline
 from benchmarks.measure import Meter, Run
 from benchmarks.part import Options, Part, Results
-from benchmarks.session import broker, end_session, jvm_pid, spark_session
+from benchmarks.session import broker, jvm_pid
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import to_confluent_avro
 from spark_producer.schemas.column_format import ColumnFormat, encode_column
@@ -32,10 +40,7 @@ from tests.support.jars import spark_sink_jars
 from tests.support.kafka_cluster import KafkaCluster
 
 ROWS, FEWER, PARTITIONS = 1_000_000, 100_000, 4
-ROUNDS, WARMUPS = 3, 1
-ENCODED_ROWS, ENCODER_ROUNDS = 10_000, 100
-"""The rows of one of Spark's Arrow batches, and how often they are encoded."""
-SCHEMA_ID = 7
+ROUNDS = 3
 SPARK_AVRO = ("org.apache.spark", "spark-avro_2.13", "4.1.1")
 """Spark's own to_avro."""
 
@@ -56,22 +61,6 @@ LABELS: Mapping[str, str] = {
 BASE = "binary"
 
 Write = Callable[[DataFrame, str, str], None]
-
-
-def flights(frame: DataFrame) -> DataFrame:
-    """Return the struct that is written."""
-    number = f.col("id")
-    tail = f.when(number % 7 != 0, f.concat(f.lit("N"), number % 5000))
-    return frame.select(
-        f.struct(
-            "id",
-            (number % 3000).cast("int").alias("delay"),
-            (number * 1.1).alias("distance"),
-            tail.alias("tail"),
-            f.concat(f.lit("carrier "), number % 16).alias("carrier"),
-            f.timestamp_micros(number * 1_000_003 + 1_700_000_000_000_000).alias("at"),
-        ).alias("value")
-    )
 
 
 def _sink(frame: DataFrame, servers: str, topic: str, **options: str) -> None:
@@ -120,37 +109,21 @@ def run(options: Options) -> Results:
     """Write all rounds, and return the seconds and client CPU per million rows of each contender, round by round."""
     avro = fetch_jars(SPARK_AVRO, name="spark-avro", transitive=False).glob("*.jar")
     jars = ",".join(map(str, [*spark_sink_jars(), *avro]))
-    taken: dict[str, dict[str, list[float]]] = {kind: {name: [] for name in WRITES} for kind in ("seconds", "cpu")}
-    warmups = WARMUPS if options.warmups is None else options.warmups
-    with broker() as cluster:
-        spark = spark_session({"spark.sql.session.timeZone": "UTC", "spark.jars": jars})
+    with broker() as cluster, utc_session(jars) as spark:
         spark.dataSource.register(CountingSource)
-        meter = Meter(jvm_pid(spark), cluster.pid(1))
-        try:
-            frames = _frames(spark)
-            encoder = encoder_nanoseconds(_batch(frames["avro"]))
-            for number in range((options.repetitions or ROUNDS) + warmups):
-                for name, write in WRITES.items():
-                    run = _run(meter, cluster, write, frames[name], FEWER if name == "udf" else ROWS)
-                    seconds = run.seconds * 1_000_000 / run.rows
-                    print(f"{name}: {seconds:.2f} s, {run.client_per_million:.2f} s of CPU a million rows", flush=True)
-                    if number >= warmups:
-                        taken["seconds"][name].append(seconds)
-                        taken["cpu"][name].append(run.client_per_million)
-        finally:
-            end_session(spark)
-    return {**taken, "encoder": encoder}
+        meter, frames = Meter(jvm_pid(spark), cluster.pid(1)), _frames(spark)
+        writes = {
+            name: partial(_run, meter, cluster, write, frames[name], FEWER if name == "udf" else ROWS)
+            for name, write in WRITES.items()
+        }
+        encoder = encoder_nanoseconds(_batch(frames["avro"]))
+        return {**measure_rounds(options, writes, ROUNDS), "encoder": encoder}
 
 
 def encoder_nanoseconds(structs: ArrowArray, rounds: int = ENCODER_ROUNDS) -> float:
-    """Return the least CPU nanoseconds a row of the encoder alone: what else the machine does only adds to them."""
+    """Return the least CPU nanoseconds a row of the encoder alone."""
     form = ColumnFormat(prefix_of(SCHEMA_ID), plan_of(parse_schema(SCHEMA), structs.type, "value"))
-    taken = []
-    for _ in range(rounds):
-        began = time.thread_time_ns()
-        encode_column(form, structs)
-        taken.append(time.thread_time_ns() - began)
-    return min(taken) / len(structs)
+    return least_nanoseconds(lambda: encode_column(form, structs), len(structs), rounds)
 
 
 def _batch(structs: DataFrame) -> ArrowArray:
@@ -160,12 +133,8 @@ def _batch(structs: DataFrame) -> ArrowArray:
 
 def _frames(spark: SparkSession) -> dict[str, DataFrame]:
     """Return what each contender writes, all of it in memory."""
-    structs = flights(spark.range(0, ROWS, 1, 4)).persist(StorageLevel.MEMORY_ONLY)
-    encoded = structs.select(to_confluent_avro("value", SCHEMA_ID, SCHEMA).alias("value"))
-    encoded = encoded.persist(StorageLevel.MEMORY_ONLY)
-    fewer = flights(spark.range(0, FEWER, 1, 4)).persist(StorageLevel.MEMORY_ONLY)
-    for frame in (structs, encoded, fewer):
-        frame.count()
+    structs, fewer = (in_memory(flights(spark.range(0, count, 1, 4))) for count in (ROWS, FEWER))
+    encoded = in_memory(structs.select(to_confluent_avro("value", SCHEMA_ID, SCHEMA).alias("value")))
     both = {"read-binary": encoded, "read-structs": structs}
     return both | {"binary": encoded, "avro": structs, "to_avro": structs, "udf": fewer}
 
@@ -214,9 +183,4 @@ def _ratio(ours: list[float], others: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(ours, others, strict=True))
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline: the table says it."""
-    return []
-
-
-PART = Part("avro", "Avro", run, page, headlines)
+PART = Part("avro", "Avro", run, page)

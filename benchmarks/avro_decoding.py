@@ -12,27 +12,29 @@ from collections.abc import Mapping
 from typing import Any
 
 import fastavro
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from benchmarks.avro import ENCODED_ROWS, ENCODER_ROUNDS, SCHEMA, SCHEMA_ID, SPARK_AVRO, flights
-from benchmarks.decoding import (
+from benchmarks.avro import SCHEMA, SPARK_AVRO
+from benchmarks.column_functions import (
     BYTES,
     COLUMNS,
-    FEWER,
-    PARTITIONS,
-    ROWS,
+    ENCODED_ROWS,
+    ENCODER_ROUNDS,
+    SCHEMA_ID,
+    TYPE,
     UDF,
-    Decoders,
+    Contenders,
     as_they_are,
     in_memory,
+    introduction,
     least_nanoseconds,
-    measure_rounds,
+    measure_functions,
+    structs,
     table,
+    utc_session,
 )
-from benchmarks.headlines import Headline
 from benchmarks.part import Options, Part, Results
-from benchmarks.session import end_session, spark_session
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import from_confluent_avro, to_confluent_avro
 from spark_producer.schemas.decoded_column import ColumnDecoder
@@ -48,8 +50,6 @@ LABELS: Mapping[str, str] = {
     "from_avro": "Spark's from_avro of the bytes after the frame",
     "udf": "a UDF with fastavro",
 }
-
-TYPE = "struct<id: bigint, delay: int, distance: double, tail: string, carrier: string, at: timestamp>"
 
 
 def _columns() -> Column:
@@ -71,26 +71,18 @@ def _udf() -> Column:
     return decode("value")
 
 
-DECODERS: Decoders = {BYTES: as_they_are, COLUMNS: _columns, "from_avro": _from_avro, UDF: _udf}
+DECODERS: Contenders = {BYTES: as_they_are, COLUMNS: _columns, "from_avro": _from_avro, UDF: _udf}
 
 
 def run(options: Options) -> Results:
     """Decode all rounds, and return the seconds and client CPU per million rows of each contender, round by round."""
     jars = ",".join(map(str, fetch_jars(SPARK_AVRO, name="spark-avro", transitive=False).glob("*.jar")))
-    spark = spark_session({"spark.sql.session.timeZone": "UTC", "spark.jars": jars})
-    try:
-        all_rows, fewer = _frames(spark, ROWS), _frames(spark, FEWER)
-        batch = _batch(all_rows)
+    with utc_session(jars) as spark:
+        encoded = to_confluent_avro("value", SCHEMA_ID, SCHEMA).alias("value")
+        frames, fewer = (in_memory(each.select(encoded)) for each in structs(spark))
+        batch = _batch(frames)
         alone = {"columns": decoder_nanoseconds(batch), "fastavro": fastavro_nanoseconds(batch)}
-        return {**measure_rounds(options, spark, DECODERS, all_rows, fewer), "alone": alone}
-    finally:
-        end_session(spark)
-
-
-def _frames(spark: SparkSession, rows: int) -> DataFrame:
-    """Return the rows as frames, all of them in memory."""
-    structs = flights(spark.range(0, rows, 1, PARTITIONS))
-    return in_memory(structs.select(to_confluent_avro("value", SCHEMA_ID, SCHEMA).alias("value")))
+        return {**measure_functions(options, spark, DECODERS, frames, fewer), "alone": alone}
 
 
 def _batch(frames: DataFrame) -> ArrowArray:
@@ -119,21 +111,14 @@ def fastavro_nanoseconds(frames: ArrowArray, rounds: int = 5) -> float:
 
 def page(results: Results) -> str:
     """Return the table."""
-    seconds, cpu, alone = results["seconds"], results["cpu"], results["alone"]
+    alone = results["alone"]
     lines = [
-        f"{ROWS:,} cached frames of the rows of [Avro](#avro), decoded into Spark's `noop` (`local[2]`), by the UDF {FEWER:,} of "
-        f"them. Seconds a million rows, and CPU seconds of Spark and its Python workers, medians of {len(seconds['bytes'])} "
-        "rounds; the ratios are medians of the rounds' seconds.",
-        *table(seconds, cpu, LABELS, ("from_avro", UDF)),
+        introduction("frames of the rows of [Avro](#avro), decoded into", results),
+        *table(results, LABELS, ("from_avro", UDF)),
         f"The decoder alone takes {alone['columns']:.0f} ns of CPU a row, {ENCODED_ROWS:,} rows at a time; fastavro's compiled "
         f"reader {alone['fastavro']:,.0f}, into Python's values.",
     ]
     return "\n".join(lines)
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline: the table says it."""
-    return []
-
-
-PART = Part("avro-decoding", "Avro decoded", run, page, headlines)
+PART = Part("avro-decoding", "Avro decoded", run, page)

@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import spark_producer
-from benchmarks.headlines import Headline
 from benchmarks.part import Options, Part, Results
 from benchmarks.session import broker, end_session, jvm_pid, spark_session
 from spark_producer.cli.bytecode import add_bytecode
@@ -209,10 +208,5 @@ def page(results: Results) -> str:
     return "\n".join(lines)
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline, since the first page shows what users wait for again and again."""
-    return []
-
-
-PART = Part("first-write", "The first write of a session", run, page, headlines)
+PART = Part("first-write", "The first write of a session", run, page)
 """The benchmark of first writes: its table; figures are not judged here."""

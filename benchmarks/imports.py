@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.headlines import Headline
 from benchmarks.part import Options, Part, Results
 
 ROOT = Path(__file__).parent.parent
@@ -107,12 +106,7 @@ def own_share(results: Results, case: Case) -> tuple[float, float]:
     return milliseconds, mebibytes
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline, since no other producer has the same imports to compare with."""
-    return []
-
-
-PART = Part("imports", "Imports: what a new Python process pays", run, page, headlines)
+PART = Part("imports", "Imports: what a new Python process pays", run, page)
 
 
 def main(given: list[str]) -> None:

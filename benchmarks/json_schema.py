@@ -13,27 +13,27 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from benchmarks.avro import ENCODED_ROWS, ENCODER_ROUNDS, flights
-from benchmarks.avro_decoding import TYPE
-from benchmarks.decoding import (
+from benchmarks.column_functions import (
+    ARROW_TYPE,
     BYTES,
     COLUMNS,
-    FEWER,
-    PARTITIONS,
-    ROWS,
+    ENCODED_ROWS,
+    ENCODER_ROUNDS,
+    SCHEMA_ID,
+    TYPE,
     UDF,
-    Decoders,
+    Contenders,
     as_they_are,
+    first_flights,
     in_memory,
+    introduction,
     least_nanoseconds,
-    measure_rounds,
+    measure_functions,
+    structs,
     table,
+    utc_session,
 )
-from benchmarks.headlines import Headline
 from benchmarks.part import Options, Part, Results
-from benchmarks.protobuf_encoding import TYPE as ARROW_TYPE
-from benchmarks.protobuf_encoding import rows
-from benchmarks.session import end_session, spark_session
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import from_confluent_json_schema, to_confluent_json_schema
 from spark_producer.schemas.column_format import ColumnFormat, encode_column
@@ -42,7 +42,6 @@ from spark_producer.schemas.json_schema.column_reader import json_schema_reader
 from spark_producer.schemas.json_schema.derived_schema import json_schema
 from spark_producer.schemas.wire_format import prefix_of
 
-SCHEMA_ID = 7
 PREFIX = prefix_of(SCHEMA_ID)
 SCHEMA = json.dumps(json_schema(ARROW_TYPE, "value"))
 
@@ -79,10 +78,10 @@ def _decoding_udf() -> Column:
     return decode("value")
 
 
-ENCODERS: Decoders = {
+ENCODERS: Contenders = {
     BYTES: as_they_are, COLUMNS: lambda: to_confluent_json_schema("value", SCHEMA_ID), UDF: _encoding_udf
 }  # fmt: skip
-DECODERS: Decoders = {
+DECODERS: Contenders = {
     BYTES: as_they_are, COLUMNS: lambda: from_confluent_json_schema("value", schema=SCHEMA), UDF: _decoding_udf
 }  # fmt: skip
 
@@ -90,24 +89,21 @@ DECODERS: Decoders = {
 def run(options: Options) -> Results:
     """Encode and decode all rounds, and return the seconds and client CPU per million rows of each contender, round by round."""
     alone = nanoseconds()
-    spark = spark_session({"spark.sql.session.timeZone": "UTC"})
-    try:
-        structs, fewer = (in_memory(flights(spark.range(0, count, 1, PARTITIONS))) for count in (ROWS, FEWER))
-        encoding = measure_rounds(options, spark, ENCODERS, structs, fewer)
+    with utc_session() as spark:
+        everything, fewer = structs(spark)
+        encoding = measure_functions(options, spark, ENCODERS, everything, fewer)
         encoded = to_confluent_json_schema("value", SCHEMA_ID).alias("value")
-        frames, some = in_memory(structs.select(encoded)), in_memory(fewer.select(encoded))
+        frames = [in_memory(each.select(encoded)) for each in (everything, fewer)]
         return {
             "encoding": encoding,
-            "decoding": measure_rounds(options, spark, DECODERS, frames, some),
+            "decoding": measure_functions(options, spark, DECODERS, *frames),
             "alone": alone,
         }
-    finally:
-        end_session(spark)
 
 
 def nanoseconds(count: int = ENCODED_ROWS, rounds: int = ENCODER_ROUNDS) -> dict[str, float]:
     """Return the least CPU nanoseconds a row of the encoder and the decoder alone, and of Python's json into its own values."""
-    batch = rows(count)
+    batch = first_flights(count)
     form = ColumnFormat(PREFIX, derived_plan(batch.type, "value"))
     frames: Any = encode_column(form, batch).column
     texts = [each[len(PREFIX) :] for each in frames.to_pylist()]
@@ -123,14 +119,9 @@ def nanoseconds(count: int = ENCODED_ROWS, rounds: int = ENCODER_ROUNDS) -> dict
 def page(results: Results) -> str:
     """Return the tables."""
     alone = results["alone"]
-    rounds = len(results["encoding"]["seconds"]["bytes"])
-    lines = [
-        f"{ROWS:,} cached rows as in [Avro](#avro), encoded and decoded into Spark's `noop` (`local[2]`), by the UDFs {FEWER:,} "
-        f"of them. Seconds a million rows, and CPU seconds of Spark and its workers, medians of {rounds} rounds; the ratios are "
-        "medians of the rounds' seconds.",
-    ]
+    lines = [introduction("rows as in [Avro](#avro), encoded and decoded into", results["encoding"])]
     for name, labels in (("encoding", ENCODED), ("decoding", DECODED)):
-        lines += table(results[name]["seconds"], results[name]["cpu"], labels)
+        lines += table(results[name], labels)
     lines.append(
         f"Alone the encoder takes {alone['encoder']:.0f} ns of CPU a row and the decoder {alone['decoder']:.0f}, "
         f"{ENCODED_ROWS:,} rows at a time; Python's json reads one in {alone['json']:,.0f}, into its own values."
@@ -138,9 +129,4 @@ def page(results: Results) -> str:
     return "\n".join(lines)
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline: the tables say it."""
-    return []
-
-
-PART = Part("json-schema", "JSON Schema", run, page, headlines)
+PART = Part("json-schema", "JSON Schema", run, page)

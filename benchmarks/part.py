@@ -26,6 +26,11 @@ class Options:
     """The contenders of the bulk scenes; all if it is empty."""
 
 
+def no_headlines(_: Results) -> list[Headline]:
+    """Return no headline: the tables of the part say it."""
+    return []
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of the benchmarks: its measurement and its page."""
@@ -34,7 +39,7 @@ class Part:
     title: str
     run: Callable[[Options], Results]
     page: Callable[[Results], str]
-    headlines: Callable[[Results], list[Headline]]
+    headlines: Callable[[Results], list[Headline]] = no_headlines
     draw: Callable[[Results, Path], None] | None = None
     """Draws a picture, which stands before `page`."""
     notes: str = ""

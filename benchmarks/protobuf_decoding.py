@@ -14,32 +14,33 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from benchmarks.avro import ENCODED_ROWS, ENCODER_ROUNDS
-from benchmarks.avro_decoding import TYPE
-from benchmarks.decoding import (
+from benchmarks.column_functions import (
     BYTES,
     COLUMNS,
+    ENCODED_ROWS,
+    ENCODER_ROUNDS,
     FEWER,
     PARTITIONS,
     ROWS,
+    SCHEMA_ID,
+    TYPE,
     UDF,
-    Decoders,
+    Contenders,
     as_they_are,
     in_memory,
+    introduction,
     least_nanoseconds,
-    measure_rounds,
+    measure_functions,
     table,
+    utc_session,
 )
-from benchmarks.headlines import Headline
 from benchmarks.part import Options, Part, Results
-from benchmarks.session import end_session, spark_session
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import from_confluent_protobuf
 from spark_producer.schemas.protobuf.column_reader import ReaderSchema, protobuf_reader
 from spark_producer.schemas.protobuf.compiler import ProtobufSchema, compiled
 from spark_producer.schemas.wire_format import prefix_of
 
-SCHEMA_ID = 7
 FRAME = 6
 """The bytes before the message."""
 
@@ -113,19 +114,16 @@ def _udf() -> Column:
     return decode("value")
 
 
-DECODERS: Decoders = {BYTES: as_they_are, COLUMNS: _columns, UDF: _udf}
+DECODERS: Contenders = {BYTES: as_they_are, COLUMNS: _columns, UDF: _udf}
 
 
 def run(options: Options) -> Results:
     """Decode all rounds, and return the seconds and client CPU per million rows of each contender, round by round."""
     rows = frames()
     alone = {"columns": decoder_nanoseconds(pa.array(rows, pa.binary())), "protobuf": protobuf_nanoseconds(rows)}
-    spark = spark_session({"spark.sql.session.timeZone": "UTC"})
-    try:
+    with utc_session() as spark:
         all_rows, fewer = _frames(spark, rows, ROWS), _frames(spark, rows, FEWER)
-        return {**measure_rounds(options, spark, DECODERS, all_rows, fewer), "alone": alone}
-    finally:
-        end_session(spark)
+        return {**measure_functions(options, spark, DECODERS, all_rows, fewer), "alone": alone}
 
 
 def _frames(spark: SparkSession, rows: list[bytes], count: int) -> DataFrame:
@@ -155,21 +153,14 @@ def protobuf_nanoseconds(rows: list[bytes], rounds: int = 5) -> float:
 
 def page(results: Results) -> str:
     """Return the table."""
-    seconds, cpu, alone = results["seconds"], results["cpu"], results["alone"]
+    alone = results["alone"]
     lines = [
-        f"{ROWS:,} cached frames with rows as in [Avro](#avro), decoded into Spark's `noop` (`local[2]`), by the UDF {FEWER:,} "
-        f"of them. Seconds a million rows, and CPU seconds of Spark and its workers, medians of {len(seconds['bytes'])} "
-        "rounds; the ratios are medians of the rounds' seconds.",
-        *table(seconds, cpu, LABELS),
+        introduction("frames with rows as in [Avro](#avro), decoded into", results),
+        *table(results, LABELS),
         f"The decoder alone takes {alone['columns']:.0f} ns of CPU a row, {ENCODED_ROWS:,} rows at a time; Google's library "
         f"{alone['protobuf']:,.0f}, into Python's values.",
     ]
     return "\n".join(lines)
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline: the table says it."""
-    return []
-
-
-PART = Part("protobuf-decoding", "Protobuf decoded", run, page, headlines)
+PART = Part("protobuf-decoding", "Protobuf decoded", run, page)

@@ -9,29 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from benchmarks.avro import ENCODED_ROWS, ENCODER_ROUNDS, flights
-from benchmarks.decoding import (
+from benchmarks.column_functions import (
     BYTES,
     COLUMNS,
-    FEWER,
-    PARTITIONS,
-    ROWS,
+    ENCODED_ROWS,
+    ENCODER_ROUNDS,
+    SCHEMA_ID,
     UDF,
-    Decoders,
+    Contenders,
     as_they_are,
-    in_memory,
+    first_flights,
+    introduction,
     least_nanoseconds,
-    measure_rounds,
+    measure_functions,
+    structs,
     table,
+    utc_session,
 )
-from benchmarks.headlines import Headline
 from benchmarks.part import Options, Part, Results
-from benchmarks.protobuf_decoding import SCHEMA, SCHEMA_ID, descriptors, message_class
-from benchmarks.session import end_session, spark_session
+from benchmarks.protobuf_decoding import SCHEMA, descriptors, message_class
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import to_confluent_protobuf
 from spark_producer.schemas.column_format import ColumnFormat, encode_column
@@ -40,35 +39,12 @@ from spark_producer.schemas.protobuf.plan import plan_of
 from spark_producer.schemas.wire_format import prefix_of
 
 PREFIX = prefix_of(SCHEMA_ID, (0,))
-TYPE = pa.struct([
-    ("id", pa.int64()), ("delay", pa.int32()), ("distance", pa.float64()), ("tail", pa.string()), ("carrier", pa.string()),
-    ("at", pa.timestamp("us", "UTC")),
-])  # fmt: skip
-"""The Arrow type of the rows of part `avro`."""
 
 LABELS: Mapping[str, str] = {
     "bytes": "the structs, not encoded",
     "columns": "to_confluent_protobuf",
     "udf": "a UDF with Google's protobuf",
 }
-
-
-def rows(count: int = ENCODED_ROWS) -> ArrowArray:
-    """Return the first rows of part `avro`."""
-    return pa.array(
-        [
-            {
-                "id": number,
-                "delay": number % 3000,
-                "distance": number * 1.1,
-                "tail": f"N{number % 5000}" if number % 7 else None,
-                "carrier": f"carrier {number % 16}",
-                "at": number * 1_000_003 + 1_700_000_000_000_000,
-            }
-            for number in range(count)
-        ],
-        TYPE,
-    )
 
 
 def message_of_row(kind: Any, value: Any) -> Any:
@@ -96,19 +72,16 @@ def _udf() -> Column:
     return encode("value")
 
 
-ENCODERS: Decoders = {BYTES: as_they_are, COLUMNS: _columns, UDF: _udf}
+ENCODERS: Contenders = {BYTES: as_they_are, COLUMNS: _columns, UDF: _udf}
 
 
 def run(options: Options) -> Results:
     """Encode all rounds, and return the seconds and client CPU per million rows of each contender, round by round."""
-    batch = rows()
+    batch = first_flights()
     alone = {"columns": encoder_nanoseconds(batch), "protobuf": protobuf_nanoseconds(batch)}
-    spark = spark_session({"spark.sql.session.timeZone": "UTC"})
-    try:
-        all_rows, fewer = (in_memory(flights(spark.range(0, count, 1, PARTITIONS))) for count in (ROWS, FEWER))
-        return {**measure_rounds(options, spark, ENCODERS, all_rows, fewer), "alone": alone}
-    finally:
-        end_session(spark)
+    with utc_session() as spark:
+        everything, fewer = structs(spark)
+        return {**measure_functions(options, spark, ENCODERS, everything, fewer), "alone": alone}
 
 
 def encoder_nanoseconds(batch: ArrowArray, rounds: int = ENCODER_ROUNDS) -> float:
@@ -132,21 +105,14 @@ def protobuf_nanoseconds(batch: ArrowArray, rounds: int = 5) -> float:
 
 def page(results: Results) -> str:
     """Return the table."""
-    seconds, cpu, alone = results["seconds"], results["cpu"], results["alone"]
+    alone = results["alone"]
     lines = [
-        f"{ROWS:,} cached structs with rows as in [Avro](#avro), encoded into Spark's `noop` (`local[2]`), by the UDF {FEWER:,} "
-        f"of them. Seconds a million rows, and CPU seconds of Spark and its workers, medians of {len(seconds['bytes'])} "
-        "rounds; the ratios are medians of the rounds' seconds.",
-        *table(seconds, cpu, LABELS),
+        introduction("structs with rows as in [Avro](#avro), encoded into", results),
+        *table(results, LABELS),
         f"The encoder alone takes {alone['columns']:.0f} ns of CPU a row, {ENCODED_ROWS:,} rows at a time; Google's library "
         f"{alone['protobuf']:,.0f}, from Python's values.",
     ]
     return "\n".join(lines)
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline: the table says it."""
-    return []
-
-
-PART = Part("protobuf-encoding", "Protobuf encoded", run, page, headlines)
+PART = Part("protobuf-encoding", "Protobuf encoded", run, page)

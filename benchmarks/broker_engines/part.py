@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.broker_engines.scenes import SCENES, Figures, Scene
-from benchmarks.headlines import Headline
 from benchmarks.part import Options, Part, Results
 from spark_producer.broker.settings import STORAGE_ENGINES
 
@@ -101,11 +100,4 @@ def _used_row(title: str, unit: str, figure: str, found: Mapping[str, Sequence[M
     return f"| {title} | {unit} | {' | '.join(cells)} | {ratio(found, figure):.2f} | | | |"
 
 
-def headlines(_: Results) -> list[Headline]:
-    """Return no headline: both are this project's own."""
-    return []
-
-
-PART: Final = Part(
-    "broker", "The embedded broker's storage engines", run, page, headlines, sister="benchmarks_broker.md"
-)
+PART: Final = Part("broker", "The embedded broker's storage engines", run, page, sister="benchmarks_broker.md")

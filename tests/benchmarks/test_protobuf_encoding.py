@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from benchmarks.column_functions import first_flights
 from benchmarks.protobuf_decoding import descriptors, frames, message_class
-from benchmarks.protobuf_encoding import ENCODERS, LABELS, PREFIX, encoder_nanoseconds, page, protobuf_nanoseconds, rows
+from benchmarks.protobuf_encoding import ENCODERS, LABELS, PREFIX, encoder_nanoseconds, page, protobuf_nanoseconds
 from spark_producer.schemas.column_format import ColumnFormat, encode_column
 from spark_producer.schemas.protobuf.plan import plan_of
 
 
 def test_the_encoder_is_measured_on_the_rows_of_the_benchmark() -> None:
-    batch = rows(1000)
+    batch = first_flights(1000)
     kind = message_class(descriptors())
     encoded = encode_column(ColumnFormat(PREFIX, plan_of(kind.DESCRIPTOR, batch.type, "value")), batch)
     assert encoded.column is not None
