@@ -1,32 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled encoder of Avro, which does what `avro.encode_avro` does without the GIL, with equal results.
 
-It goes over the columns for a bound of the bytes, and then once over the rows, which it writes one after the other. Offsets were
-checked when the columns were read; the lengths of all arrays are checked here, before any of them is followed.
+It goes over the columns for a bound of the bytes, and then once over the rows, which it writes one after the other.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.stdlib cimport free
 
 import numpy as np
 
 from spark_producer.kernel.avro_nodes import NodeKind
 
+from spark_producer.kernel.encoder_nodes cimport (
+    ARRAY, BYTES, CONSTANT, FIXED, RAW, RECORD, SLACK, UNION, VARINT, Node, by_level, new_nodes, point_nodes, without_waste,
+)
 from spark_producer.kernel.layout cimport unsigned_varint_size, zigzag
-
-cdef enum:
-    VARINT = 0
-    FIXED = 1
-    BYTES = 2
-    RAW = 3
-    CONSTANT = 4
-    RECORD = 5
-    ARRAY = 6
-    UNION = 7
-
-    SLACK = 16  # bytes after the encoded ones, into which short values are written whole
-    WASTED = 1 << 16  # bytes of a bound that was too high; more of them than encoded ones are given back
 
 assert tuple(NodeKind) == (VARINT, FIXED, BYTES, RAW, CONSTANT, RECORD, ARRAY, UNION)
 
@@ -34,16 +22,12 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    /* Write a varint, and up to 8 bytes in all; return where it ends. The seven bits of each byte are spread by halves, so that
-       neither a loop nor a branch depends on how many there are. */
+    /* Write a varint, and up to 8 bytes in all; return where it ends. */
     static inline uint8_t* put_unsigned(uint8_t* out, uint64_t rest) {
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         if (rest < (1ULL << 56)) {
             int size = unsigned_varint_size(rest);
-            rest = ((rest & 0x00fffffff0000000ULL) << 4) | (rest & 0x000000000fffffffULL);
-            rest = ((rest & 0x0fffc0000fffc000ULL) << 2) | (rest & 0x00003fff00003fffULL);
-            rest = ((rest & 0x3f803f803f803f80ULL) << 1) | (rest & 0x007f007f007f007fULL);
-            rest |= 0x8080808080808080ULL & ((1ULL << (8 * (size - 1))) - 1);
+            rest = varint_bytes(rest, size);
             memcpy(out, &rest, 8);
             return out + size;
         }
@@ -65,20 +49,6 @@ cdef extern from *:
     """
     uint8_t* put_unsigned(uint8_t* out, uint64_t rest) noexcept nogil
     void put_bytes(uint8_t* out, const uint8_t* source, int64_t count, int64_t readable) noexcept nogil
-
-cdef struct Node:
-    int kind
-    int null_mark
-    int value_mark
-    int64_t length
-    int64_t width
-    const uint8_t* valid  # NULL if no value is null
-    const int64_t* longs
-    const uint8_t* data
-    int64_t size  # the bytes of `data`
-    const int64_t* offsets
-    int first_child  # the children of a node lie side by side
-    int children
 
 
 cdef int64_t max_bytes(const Node* node) noexcept nogil:
@@ -155,57 +125,6 @@ cdef uint8_t* put(const Node* nodes, int at, int64_t row, uint8_t* out) noexcept
     return out + 1
 
 
-cdef object fill(Node* node, object column):
-    """Point a node at the memory of a column, whose lengths are checked; return what must live as long."""
-    cdef const uint8_t[::1] valid
-    cdef const int64_t[::1] longs
-    cdef const uint8_t[::1] data
-    cdef const int64_t[::1] offsets
-    cdef int64_t length = column.length, end
-    held = []
-    node.kind, node.null_mark, node.value_mark, node.width = column.kind, column.null_mark, column.value_mark, column.width
-    node.length = length
-    if column.valid is not None:
-        flags = np.ascontiguousarray(column.valid).view(np.uint8)
-        valid = flags
-        require(valid.shape[0] == length)
-        node.valid = &valid[0] if length else NULL
-        held.append(flags)
-    if node.kind == VARINT or node.kind == UNION:
-        numbers = np.ascontiguousarray(column.longs, dtype=np.int64)
-        longs = numbers
-        require(longs.shape[0] == length)
-        node.longs = &longs[0] if length else NULL
-        held.append(numbers)
-    if node.kind < RECORD and node.kind != VARINT:
-        content = np.ascontiguousarray(column.data)
-        data = content
-        node.data, node.size = (&data[0] if data.shape[0] else NULL), data.shape[0]
-        held.append(content)
-    if node.kind == FIXED:
-        require(node.width >= 0 and data.shape[0] == length * node.width)
-    if node.kind == CONSTANT:
-        require(node.width == data.shape[0])
-    if node.kind == BYTES or node.kind == RAW or node.kind == ARRAY:
-        end = column.children[0].length if node.kind == ARRAY else data.shape[0]
-        ends = np.ascontiguousarray(column.offsets, dtype=np.int64)
-        offsets = ends
-        require(offsets.shape[0] == length + 1 and offsets[0] >= 0 and offsets[length] <= end)
-        node.offsets = &offsets[0]
-        held.append(ends)
-    if node.kind == RECORD or node.kind == UNION:
-        require(all(child.length == length for child in column.children))
-    if node.kind == UNION and length:
-        require(numbers.min() >= 0 and numbers.max() < len(column.children))
-    return held
-
-
-cdef int require(bint holds) except -1:
-    if not holds:
-        raise ValueError("the arrays of an Avro column have wrong lengths: the input is damaged")
-    return 0
-
-
 def encode_avro(column, bytes prefix):
     """Encode a column; see `avro.encode_avro`."""
     cdef int64_t length = column.length, row, before = len(prefix), most = SLACK + length * before
@@ -215,23 +134,14 @@ def encode_avro(column, bytes prefix):
     cdef uint8_t* at
     cdef uint8_t* first
     cdef int place
-    columns = [column]
-    firsts = []
-    for each in columns:  # it grows: the children of every column, after all earlier ones
-        firsts.append(len(columns))
-        columns.extend(each.children)
+    cdef list columns = by_level(column)
+    cdef int count = len(columns)
     starts = np.empty(length + 1, dtype=np.int64)
     cdef int64_t[::1] offsets = starts
     cdef uint8_t[::1] out
-    cdef int count = len(columns)
-    cdef Node* nodes = <Node*>calloc(count, sizeof(Node))
-    if nodes == NULL:
-        raise MemoryError
+    cdef Node* nodes = new_nodes(count)
     try:
-        held = []
-        for place, each in enumerate(columns):
-            held.append(fill(&nodes[place], each))
-            nodes[place].first_child, nodes[place].children = firsts[place], len(each.children)
+        held = point_nodes(nodes, columns)
         nodes[0].null_mark = -1
         with nogil:
             for place in range(count):
@@ -246,7 +156,6 @@ def encode_avro(column, bytes prefix):
                     put_bytes(at, head, before, readable)
                     at = put(nodes, 0, row, at + before)
             offsets[length] = at - first
-        total = at - first
-        return starts, encoded[:total].copy() if most > 2 * total + WASTED else encoded[:total]
+        return starts, without_waste(encoded[:at - first], most)
     finally:
         free(nodes)

@@ -2,54 +2,42 @@
 """The compiled encoder of Protobuf, which does what `protobuf_encode.encode_protobuf` does without the GIL, with equal results.
 
 It goes over the columns for a bound of the bytes, and then once over the rows, which it writes from the last byte to the first:
-so the length of a message is known when it is written, as in Google's library upb. Offsets were checked when the columns were
-read; the lengths of all arrays are checked here, before any of them is followed.
+so the length of a message is known when it is written, as in Google's library upb.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 import numpy as np
 
-from spark_producer.kernel.avro_nodes import NodeKind
 from spark_producer.kernel.protobuf_nodes import Wrapping
 
+from spark_producer.kernel.encoder_nodes cimport (
+    ARRAY, BYTES, FIXED, RECORD, SLACK, VARINT, Node, by_level, new_nodes, point_nodes, require, without_waste,
+)
 from spark_producer.kernel.layout cimport unsigned_varint_size
 
 cdef enum:
-    VARINT = 0
-    FIXED = 1
-    BYTES = 2
-    RECORD = 5
-    ARRAY = 6
-
     IN_NOTHING = 0
     IN_LENGTH = 1
     IN_GROUP = 2
 
     END_GROUP = 4
     LENGTH_BYTES = 6  # of the length of a message, which lies in memory
-    SLACK = 16  # bytes before the encoded ones, into which short values are written whole
-    WASTED = 1 << 16  # bytes of a bound that was too high; more of them than encoded ones are given back
 
-assert (NodeKind.VARINT, NodeKind.FIXED, NodeKind.BYTES, NodeKind.RECORD, NodeKind.ARRAY) == (VARINT, FIXED, BYTES, RECORD, ARRAY)
 assert tuple(Wrapping) == (IN_NOTHING, IN_LENGTH, IN_GROUP)
 
 cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    /* Write a varint that ends at `end`, and up to 8 bytes in all; return where it begins. As put_unsigned of Avro. */
+    /* Write a varint that ends at `end`, and up to 8 bytes in all; return where it begins. */
     static inline uint8_t* put_before(uint8_t* end, uint64_t rest) {
         int size = unsigned_varint_size(rest);
     #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
         if (rest < (1ULL << 56)) {
-            rest = ((rest & 0x00fffffff0000000ULL) << 4) | (rest & 0x000000000fffffffULL);
-            rest = ((rest & 0x0fffc0000fffc000ULL) << 2) | (rest & 0x00003fff00003fffULL);
-            rest = ((rest & 0x3f803f803f803f80ULL) << 1) | (rest & 0x007f007f007f007fULL);
-            rest |= 0x8080808080808080ULL & ((1ULL << (8 * (size - 1))) - 1);
-            rest <<= 8 * (8 - size);
+            rest = varint_bytes(rest, size) << 8 * (8 - size);
             memcpy(end - 8, &rest, 8);
             return end - size;
         }
@@ -73,19 +61,6 @@ cdef extern from *:
     """
     uint8_t* put_before(uint8_t* end, uint64_t rest) noexcept nogil
     void copy_before(uint8_t* end, const uint8_t* source, int64_t count, int64_t readable) noexcept nogil
-
-cdef struct Node:
-    int kind
-    int wrapping
-    uint64_t tag
-    int64_t length
-    int64_t width
-    const uint8_t* valid  # NULL if all values are written
-    const int64_t* longs
-    const uint8_t* data
-    const int64_t* offsets
-    int first_child  # the children of a node lie side by side
-    int children
 
 
 cdef int64_t max_bytes(const Node* node) noexcept nogil:
@@ -159,54 +134,6 @@ cdef uint8_t* put(const Node* nodes, int at, int64_t row, uint8_t* end) noexcept
     return put_before(begin, node.tag) if node.tag else begin
 
 
-cdef object fill(Node* node, object plan, object column):
-    """Point a node at the memory of a column, whose lengths are checked; return what must live as long."""
-    cdef const uint8_t[::1] valid
-    cdef const int64_t[::1] longs
-    cdef const uint8_t[::1] data
-    cdef const int64_t[::1] offsets
-    cdef int64_t length = column.length, end
-    held = []
-    node.kind, node.width, node.length = column.kind, column.width, length
-    node.tag, node.wrapping = plan.tag, plan.wrapping
-    require(node.kind in (VARINT, FIXED, BYTES, RECORD, ARRAY))
-    if column.valid is not None:
-        flags = np.ascontiguousarray(column.valid).view(np.uint8)
-        valid = flags
-        require(valid.shape[0] == length)
-        node.valid = &valid[0] if length else NULL
-        held.append(flags)
-    if node.kind == VARINT:
-        numbers = np.ascontiguousarray(column.longs, dtype=np.int64)
-        longs = numbers
-        require(longs.shape[0] == length)
-        node.longs = &longs[0] if length else NULL
-        held.append(numbers)
-    if node.kind == FIXED or node.kind == BYTES:
-        content = np.ascontiguousarray(column.data)
-        data = content
-        node.data = &data[0] if data.shape[0] else NULL
-        held.append(content)
-    if node.kind == FIXED:
-        require(node.width >= 0 and data.shape[0] == length * node.width)
-    if node.kind == BYTES or node.kind == ARRAY:
-        end = column.children[0].length if node.kind == ARRAY else data.shape[0]
-        ends = np.ascontiguousarray(column.offsets, dtype=np.int64)
-        offsets = ends
-        require(offsets.shape[0] == length + 1 and offsets[0] >= 0 and offsets[length] <= end)
-        node.offsets = &offsets[0]
-        held.append(ends)
-    if node.kind == RECORD:
-        require(all(child.length == length for child in column.children))
-    return held
-
-
-cdef int require(bint holds) except -1:
-    if not holds:
-        raise ValueError("the arrays of a Protobuf column have wrong lengths: the input is damaged")
-    return 0
-
-
 def encode_protobuf(plan, column, bytes prefix):
     """Encode a column; see `protobuf_encode.encode_protobuf`."""
     cdef int64_t length = column.length, row, before = len(prefix), most = SLACK + length * before
@@ -216,24 +143,18 @@ def encode_protobuf(plan, column, bytes prefix):
     cdef uint8_t* at
     cdef uint8_t* last
     cdef int place
-    pairs = [(plan, column)]
-    firsts = []
-    for each, values in pairs:  # it grows: the children of every column, after all earlier ones
-        firsts.append(len(pairs))
-        require(len(each.children) == len(values.children))
-        pairs.extend(zip(each.children, values.children))
+    cdef list columns = by_level(column), plans = by_level(plan)
+    cdef int count = len(columns)
     starts = np.empty(length + 1, dtype=np.int64)
     cdef int64_t[::1] offsets = starts
     cdef uint8_t[::1] out
-    cdef int count = len(pairs)
-    cdef Node* nodes = <Node*>calloc(count, sizeof(Node))
-    if nodes == NULL:
-        raise MemoryError
+    require(len(plans) == count)
+    cdef Node* nodes = new_nodes(count)
     try:
-        held = []
-        for place, (each, values) in enumerate(pairs):
-            held.append(fill(&nodes[place], each, values))
-            nodes[place].first_child, nodes[place].children = firsts[place], len(values.children)
+        held = point_nodes(nodes, columns)
+        for place, each in enumerate(plans):
+            require(len(each.children) == nodes[place].children and nodes[place].kind in (VARINT, FIXED, BYTES, RECORD, ARRAY))
+            nodes[place].tag, nodes[place].wrapping = each.tag, each.wrapping
         with nogil:
             for place in range(count):
                 most += max_bytes(&nodes[place])
@@ -249,7 +170,6 @@ def encode_protobuf(plan, column, bytes prefix):
                     at -= before
                 offsets[row] = at - last
         starts -= starts[0]
-        total = last - at
-        return starts, encoded[most - total:].copy() if most > 2 * total + WASTED else encoded[most - total:]
+        return starts, without_waste(encoded[most - (last - at):], most)
     finally:
         free(nodes)
