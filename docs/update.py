@@ -179,12 +179,12 @@ brokers without such a plugin, by a client that lives for less than {pusher.FIRS
 * **At the end** `close` sends a last push, marked as such, and waits up to {io_thread.LAST_PUSH_S:g} s for its response, within
   its own timeout. Spark kills its Python workers, which then send none.
 
-A push takes a connection that is there and ready, and waits for nothing. A reader pushes while it reads, since it has no thread
-between two tasks. What a broker may ask has bounds: {subscription.MIN_INTERVAL_S:g} to {subscription.MAX_INTERVAL_S:g} s between
-two pushes, and longer if they would take over 1 % of the time of the client's thread; {points.MAX_POINTS:,} values and 1 MiB in
-a push; {subscription.MAX_PREFIXES:,} prefixes, in a response of 64 KiB. Values of single topics and nodes are left out first. A
-refused codec is not used again, a push that was too large is halved, and a subscription that is unknown is requested again; any
-other error, or three lost responses in a row, ends the pushes of the client with a warning.
+A push uses a connection that is open already, and waits for nothing. A reader pushes while it reads, since it has no thread
+between two tasks. What a broker may ask for is bounded: {subscription.MIN_INTERVAL_S:g} to {subscription.MAX_INTERVAL_S:g} s
+between two pushes, and longer if they would take over 1 % of the time of the client's thread; {points.MAX_POINTS:,} values
+and 1 MiB in a push; {subscription.MAX_PREFIXES:,} prefixes, in a response of 64 KiB. Values of single topics and nodes are
+left out first. A refused codec is not used again, a push that was too large is halved, and a subscription that is unknown is
+requested again; any other error, or three lost responses in a row, ends the pushes of the client with a warning.
 
 ## Elsewhere
 

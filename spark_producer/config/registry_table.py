@@ -18,9 +18,6 @@ from spark_producer.config.options import SinkOptions
 from spark_producer.errors import ConfigError
 
 _PACKAGE = "io.confluent.kafka.serializers.subject."
-FORMAT_NAMES = {"avro": "Avro", "protobuf": "Protobuf"}
-"""The names of formats in messages."""
-
 ASSOCIATED = "AssociatedNameStrategy"
 STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy", ASSOCIATED)
 _STRATEGY_NAMES = (*STRATEGIES, *(_PACKAGE + name for name in STRATEGIES))

@@ -72,7 +72,7 @@ class _Builder:
     def _time(self, plan: ProtobufColumn, length: int, valid: pa.Buffer | None, rows: RowsOf) -> ArrowArray:
         seconds, nanos = (self._raw[child].values for child in plan.children)
         bad: BoolArray = (seconds > _MAX_SECONDS) | (seconds < -_MAX_SECONDS)
-        self._mismatch(bad, plan, "64 bits do not hold its microseconds", rows)
+        self._mismatch(bad, plan, "its microseconds do not fit into 64 bits", rows)
         if plan.rendering is Rendering.TIMESTAMP:
             micros = nanos // 1000  # rounded down
         else:

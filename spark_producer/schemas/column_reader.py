@@ -19,7 +19,7 @@ from spark_producer.schemas.subjects import Subject
 from spark_producer.schemas.writer_schemas import RegistryAccess, WriterSchemas
 
 MODES = ("FAILFAST", "PERMISSIVE")
-"""What a value is that cannot be decoded: an error, or null, as in Spark's `from_avro`."""
+"""The result for a value that cannot be decoded: an error, or null, as in Spark's `from_avro`."""
 
 
 class Reader(Protocol):

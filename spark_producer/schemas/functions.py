@@ -245,9 +245,10 @@ def from_confluent_protobuf(
         options: The options of the registry (docs/protobuf.md), and `secretsAllow` for references to secrets.
         subject: The subject of the column, such as `flights-value`.
         schema: The reader's schema as the text of a `.proto` file; by default the subject's latest.
-        message: The name of the message, with or without its package; by default the first one of the schema. Values that
-            another message was written to cannot be decoded.
-        mode: What a value is that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in `from_protobuf`.
+        message: The name of the message, with or without its package; by default the first one of the schema. Values of
+            another message cannot be decoded.
+        mode: The result for a value that cannot be decoded: an error (`FAILFAST`), or null (`PERMISSIVE`), as in Spark's
+            `from_protobuf`.
         recursive_field_max_depth: How often a message may occur within itself; 0 refuses such messages.
         headers: The column `headers` of the same rows, or its name: values whose header names a schema by its GUID are decoded
             by it, as by reads of this source. By default all values have a prefix.

@@ -262,8 +262,8 @@ class _Types:
         recurs = within.get(name, 0)
         if recurs and not self._rules.recursion:
             raise SchemaError(
-                f"field '{path}': the record {for_log(name)} refers to itself, which no type of Spark can. Give a reader's "
-                "schema without it, or set recursiveFieldMaxDepth"
+                f"field '{path}': the record {for_log(name)} is recursive, and Spark's types are not. Give a reader's "
+                "schema without it, or set recursive_field_max_depth in from_confluent_avro"
             )
         if recurs and recurs >= self._rules.recursion:
             return None

@@ -57,7 +57,7 @@ def referred_schemas(
             below = (*path, (each.subject, each.version))
             if below[-1] in path:
                 circle = " -> ".join(f"{for_log(subject)} {version}" for subject, version in below)
-                raise UnknownSchema(f"{what} refers to schemas that refer to each other in a circle: {circle}")
+                raise UnknownSchema(f"{what} has circular references: {circle}")
             if each.name in found:
                 continue
             if len(found) == MAX_REFERENCES:

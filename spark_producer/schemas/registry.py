@@ -62,6 +62,9 @@ AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 FORMAT_NAMES = {AVRO: "Avro", PROTOBUF: "Protobuf", JSON: "JSON Schema"}
 """The names of formats in messages."""
 
+FORMAT_OPTIONS = {AVRO: "avro", PROTOBUF: "protobuf", JSON: "json-schema"}
+"""The values of `valueFormat` and `keyFormat` for the formats."""
+
 _Result = TypeVar("_Result")
 
 
@@ -155,7 +158,12 @@ class Registry:
 
     def _latest(self, subject: str) -> RegisteredSchema:
         found = self._client.get_latest_version(subject)
-        return _registered(found)._replace(text=self._text(found.schema, f"the latest schema of subject {subject!r}"))
+        what, kind = f"the latest schema of subject {subject!r}", found.schema.schema_type or AVRO
+        if kind != self._kind and kind in FORMAT_OPTIONS:
+            raise UnknownSchema(
+                f"{self._other_format(what, kind)}. Set valueFormat or keyFormat to {FORMAT_OPTIONS[kind]}"
+            )
+        return _registered(found)._replace(text=self._text(found.schema, what))
 
     def _versions(self, subject: str) -> dict[int, RegisteredSchema]:
         found = {}
@@ -239,9 +247,11 @@ class Registry:
     def _text(self, schema: Schema, what: str) -> str:
         kind = schema.schema_type or AVRO
         if kind != self._kind:
-            hint = ". Encode elsewhere, and set valueSchemaId" if self._kind == AVRO else ""
-            raise UnknownSchema(f"{what} is {for_log(str(kind))}, not {FORMAT_NAMES[self._kind]}{hint}")
+            raise UnknownSchema(self._other_format(what, kind))
         return self._complete(_checked(schema.schema_str), _references(schema, what), what)
+
+    def _other_format(self, what: str, kind: str) -> str:
+        return f"{what} is {FORMAT_NAMES.get(kind) or for_log(str(kind))}, not {FORMAT_NAMES[self._kind]}"
 
     def _complete(self, text: str, references: Sequence[SchemaReference], what: str) -> str:
         others = referred_schemas(references, lambda each: self._referred(each, what), what)
@@ -265,7 +275,7 @@ class Registry:
             raise UnknownSchema(f"{_naming(what, reference)} the registry does not have") from None
         kind = found.schema_type or AVRO
         if kind != self._kind:
-            raise UnknownSchema(f"{_naming(what, reference)} is {for_log(str(kind))}, not {FORMAT_NAMES[self._kind]}")
+            raise UnknownSchema(self._other_format(_naming(what, reference), kind))
         return ReferredSchema(_checked(found.schema_str), _references(found, what))
 
     def _timed(self, call: Callable[[], _Result]) -> _Result:

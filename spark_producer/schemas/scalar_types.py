@@ -89,7 +89,7 @@ def _number(node: AvroNode, form: str, *, total: bool) -> AvroNode:
         return node
     if form == "int":
         return node._replace(low=-(1 << 31), high=(1 << 31) - 1, reason="it does not fit into 32 bits")
-    return node._replace(reason=f"a {form} does not hold it exactly")
+    return node._replace(reason=f"{form} cannot represent it exactly")
 
 
 def _key(schema: dict[str, Any]) -> tuple[object, object]:
@@ -203,7 +203,7 @@ def _timestamp(unit: str, cost: int, *, local: bool) -> _Reader:
         node = _scaled(AvroNode(ArrowLayout.LONG, path), kind.unit, unit)
         if node.factor > 1:
             high = ((1 << 63) - 1) // node.factor
-            node = node._replace(low=-high, high=high, reason=f"64 bits do not hold it as {type_name(schema)}")
+            node = node._replace(low=-high, high=high, reason=f"it does not fit into 64 bits as {type_name(schema)}")
         return Planned(node, cost, total=node.factor == 1)
 
     return read

@@ -133,7 +133,7 @@ def test_frames_of_confluents_serializer_are_read(
     assert (got[2:4], got[4].id) == ([None, None], -1)
     strict = from_confluent_json_schema("value", options, subject=f"{topic}-value", mode="permissive", validate=True)
     assert [row[0] is None for row in frame.orderBy("n").select(strict).collect()] == [False, False, True, True, True]
-    for number, reason in ((2, "is AVRO, not JSON Schema"), (3, "it is not in Confluent's wire format")):
+    for number, reason in ((2, "is Avro, not JSON Schema"), (3, "it is not in Confluent's wire format")):
         with pytest.raises(Exception, match="RecordError") as raised:
             frame.where(f"n = {number}").select(
                 from_confluent_json_schema("value", options, subject=f"{topic}-value")
@@ -168,7 +168,7 @@ def test_evolution_given_schemas_and_the_latest_one(
     named = {"value.subject.name.strategy": "TopicRecordNameStrategy", "valueSchema": json.dumps(schema)}
     sink(frame, embedded_broker, registry, topic, **named)
     assert client.get_latest_version(f"{topic}-T").schema.schema_type == "JSON"
-    with pytest.raises(Exception, match="is JSON, not Avro"):
+    with pytest.raises(Exception, match="is JSON Schema, not Avro"):
         source(spark, embedded_broker, registry, topic, valueFormat="avro").schema  # noqa: B018
 
 
@@ -213,7 +213,7 @@ def test_the_function_writes_the_bytes_of_the_sink_and_both_refuse_what_is_wrong
     schema = '{"type": "object", "properties": {"a": {"type": "integer", "maximum": 3}}}'
     one = spark.sql("SELECT struct(5 AS a) AS value")
     assert one.select(to_confluent_json_schema("value", 7, schema)).collect()
-    with pytest.raises(Exception, match="not valid by maximum 3 of its schema"):
+    with pytest.raises(Exception, match="it violates maximum 3 of its schema"):
         one.select(to_confluent_json_schema("value", 7, schema, validate=True)).collect()
     with pytest.raises(ValueError, match="schema_id must lie between"):
         to_confluent_json_schema("value", -1)
@@ -221,6 +221,25 @@ def test_the_function_writes_the_bytes_of_the_sink_and_both_refuse_what_is_wrong
         to_confluent_json_schema("value", 7, "{")
     with pytest.raises(ConfigError, match="Schema Registry"):
         from_confluent_json_schema("value")
+
+
+def test_the_function_finds_schemas_in_headers(spark: SparkSession) -> None:
+    """With the headers, bare values are decoded beside values with a prefix."""
+    rows = [
+        (b'{"a": 1}', [("__value_schema_id", b"\x01" + bytes(16))]),
+        (prefix_of(7) + b'{"a": 2}', [("__key_schema_id", b"\x01" + bytes(16))]),
+        (b'{"a": 3}', None),
+    ]
+    frame = spark.createDataFrame(rows, "value binary, headers array<struct<key: string, value: binary>>").coalesce(1)
+    schema = '{"type": "object", "properties": {"a": {"type": "integer"}}}'
+
+    def decoded(**more: Any) -> list[Any]:
+        column = from_confluent_json_schema("value", schema=schema, mode="PERMISSIVE", **more)
+        return [row.v and row.v.a for row in frame.select(column.alias("v")).collect()]
+
+    assert decoded(headers="headers") == [1, 2, None]
+    assert decoded(headers="headers", is_key=True) == [None, None, None]
+    assert decoded() == [None, 2, None]
 
 
 def test_the_examples_of_the_page_run(

@@ -129,7 +129,7 @@ def test_what_the_driver_refuses(spark: SparkSession, registry: SchemaRegistry, 
     with pytest.raises(SchemaError, match="the reader's schema has no message 'Flug'"):
         from_confluent_protobuf("value", schema=CARRIER, message="Flug")
     registry.ask("POST", f"/subjects/{topic}-avro/versions", {"schema": '"int"'})
-    with pytest.raises(RegistryError, match="is AVRO, not Protobuf"):
+    with pytest.raises(RegistryError, match="is Avro, not Protobuf"):
         from_confluent_protobuf("value", options, subject=f"{topic}-avro")
 
 

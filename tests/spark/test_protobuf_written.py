@@ -136,7 +136,7 @@ def test_the_latest_version_is_written_also_one_that_a_serialiser_registered(
             frame.select(F.struct("value.id", F.lit(1).alias("tail")).alias("value")), embedded_broker, topic, options
         )
     client.register_schema(f"{topic}-other", Schema('"int"', "AVRO"))
-    with pytest.raises(Exception, match="is AVRO, not Protobuf"):
+    with pytest.raises(Exception, match="is Avro, not Protobuf"):
         write(frame, embedded_broker, topic, options | {"valueSubject": f"{topic}-other"})
 
 

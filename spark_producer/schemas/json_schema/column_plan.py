@@ -260,7 +260,7 @@ class _Planner:
 def _required(schema: dict[str, Any], path: str) -> list[str]:
     found = list_of(schema, "required", path)
     if not all(isinstance(each, str) for each in found):
-        raise SchemaError(f"field '{path}': required of the schema is no list of names. Correct it")
+        raise SchemaError(f"field '{path}': required of the schema is not a list of names. Correct the schema")
     return found
 
 

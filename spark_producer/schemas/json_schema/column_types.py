@@ -174,7 +174,7 @@ def _text(at: _At) -> JsonType:
 def _list(schema: dict[str, Any], keyword: str, at: _At) -> list[Any]:
     found = schema[keyword]
     if not isinstance(found, list) or not found:
-        raise SchemaError(f"field '{at.path}': {keyword} of the schema is no list of schemas. Correct it")
+        raise SchemaError(f"field '{at.path}': {keyword} of the schema is not a list of schemas. Correct the schema")
     return found
 
 

@@ -40,7 +40,7 @@ class SchemaDocument:
                 return found, pointer
             pointer = found["$ref"]
             found = self._at(pointer, path)
-        raise SchemaError(f"field '{path}': the references of {self._what} lead in a circle. Correct it")
+        raise SchemaError(f"field '{path}': {self._what} has circular references. Correct the schema")
 
     def _at(self, pointer: object, path: str) -> Schema:
         if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
@@ -66,11 +66,11 @@ def object_of(schema: dict[str, Any], keyword: str, path: str, what: str = "the 
     """Return the object of a keyword, an empty one if the schema lacks it; `path` is the field's, for messages.
 
     Raises:
-        SchemaError: it is no object.
+        SchemaError: it is not an object.
     """
     found = schema.get(keyword, {})
     if not isinstance(found, dict):
-        raise SchemaError(f"field '{path}': {keyword} of {what} is no object. Correct it")
+        raise SchemaError(f"field '{path}': {keyword} of {what} is not an object. Correct the schema")
     return found
 
 
@@ -78,11 +78,11 @@ def list_of(schema: dict[str, Any], keyword: str, path: str, what: str = "the sc
     """Return the list of a keyword, an empty one if the schema lacks it; `path` is the field's, for messages.
 
     Raises:
-        SchemaError: it is no list.
+        SchemaError: it is not a list.
     """
     found = schema.get(keyword, [])
     if not isinstance(found, list):
-        raise SchemaError(f"field '{path}': {keyword} of {what} is no list. Correct it")
+        raise SchemaError(f"field '{path}': {keyword} of {what} is not a list. Correct the schema")
     return found
 
 
@@ -97,7 +97,7 @@ def type_names(schema: dict[str, Any], path: str) -> list[str] | None:
     given = schema["type"]
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, list) or not all(isinstance(each, str) and each in _NAMES for each in names):
-        raise SchemaError(f"field '{path}': the schema has no such type as {for_log(str(given))}. Correct it")
+        raise SchemaError(f"field '{path}': the schema has the unknown type {for_log(str(given))}. Correct the schema")
     return names
 
 

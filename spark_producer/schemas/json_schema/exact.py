@@ -114,7 +114,7 @@ def _integer(node: JsonType, found: Any) -> Any:
         raise UnfitValue(f"field '{node.path}': it has a fraction, but its schema says an integer")
     whole = int(number)
     if not -1 << 63 <= whole < 1 << 63:
-        raise UnfitValue(f"field '{node.path}': 64 bits do not hold it")
+        raise UnfitValue(f"field '{node.path}': it does not fit into 64 bits")
     return whole
 
 
@@ -128,7 +128,7 @@ def _decimal(node: JsonType, text: str) -> Decimal:
                 return number
     except InvalidOperation:
         pass
-    raise UnfitValue(f"field '{node.path}': its digits do not fit")
+    raise UnfitValue(f"field '{node.path}': it has more digits than its column")
 
 
 def _number(node: JsonType, found: Any) -> Any:
@@ -146,7 +146,7 @@ def _fixed_point(node: JsonType, found: Any) -> Any:
     with localcontext(prec=1000):
         scaled = number.scaleb(kind.scale)
         if scaled != scaled.to_integral_value() or abs(scaled) >= Decimal(10) ** kind.precision:
-            raise UnfitValue(f"field '{node.path}': decimal({kind.precision}, {kind.scale}) does not hold it")
+            raise UnfitValue(f"field '{node.path}': it does not fit into decimal({kind.precision}, {kind.scale})")
         return number.quantize(Decimal(1).scaleb(-kind.scale))
 
 

@@ -61,7 +61,9 @@ class SchemaValidator:
             return f"field '{path}': its schema cannot be applied: {type(failed).__name__}: {for_log(str(failed))}"
         rule = json.dumps(error.validator_value, default=str)
         shown = rule if len(rule) <= _MAX_RULE_SHOWN else f"{rule[:_MAX_RULE_SHOWN]}…"
-        return f"field '{_field(path, error.absolute_path)}': it is not valid by {error.validator} {for_log(shown)} of its schema"
+        return (
+            f"field '{_field(path, error.absolute_path)}': it violates {error.validator} {for_log(shown)} of its schema"
+        )
 
 
 def check_installed() -> None:

@@ -134,7 +134,7 @@ class _Finisher:
         narrow = values.astype(node.kind.to_pandas_dtype())
         bad = narrow != values
         if bad.any():
-            self._mismatch(bad, node, f"{node.kind.bit_width} bits do not hold it", rows)
+            self._mismatch(bad, node, f"it does not fit into {node.kind.bit_width} bits", rows)
         return _with_nulls(node.kind, parsed, narrow)
 
     def _floats(self, node: JsonType, parsed: Any, rows: RowsOf) -> ArrowArray:
@@ -144,7 +144,7 @@ class _Finisher:
                 values = values.astype(np.float32)
         bad = ~np.isfinite(values)
         if bad.any():
-            self._mismatch(bad, node, f"a {node.kind} does not hold it", rows)
+            self._mismatch(bad, node, f"it is out of the range of {node.kind}", rows)
         return _with_nulls(node.kind, parsed, values)
 
     def _decimals(self, node: JsonType, parsed: Any, rows: RowsOf) -> ArrowArray:

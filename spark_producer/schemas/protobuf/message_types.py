@@ -156,7 +156,7 @@ class _Builder:
         times = 0 if inner is None else within.get(inner.full_name, 0)
         if times and not self._recursion:
             raise SchemaError(
-                f"field '{path}': the message {for_log(inner.full_name)} refers to itself, which Spark's types cannot. Give a "
+                f"field '{path}': the message {for_log(inner.full_name)} is recursive, and Spark's types are not. Give a "
                 "reader's schema without it, or set recursive_field_max_depth in from_confluent_protobuf"
             )
         return bool(times) and times >= self._recursion

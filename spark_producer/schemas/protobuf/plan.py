@@ -20,8 +20,8 @@ from spark_producer.schemas.texts import list_names, path_below
 from spark_producer.schemas.types import is_binary, is_text
 
 _FILL = "set fillMissingFields=true to leave it out of the messages"
-_ITEM_NULL = "it is null, which an item of a repeated field cannot be"
-_ENTRY_NULL = "it is null, which keys and values of a map cannot be"
+_ITEM_NULL = "it is null, and items of a repeated field cannot be null"
+_ENTRY_NULL = "it is null, and keys and values of a map cannot be null"
 _REQUIRED_NULL = "it is null, but its field is required"
 _INT32 = -(1 << 31), (1 << 31) - 1
 _RANGES = {
@@ -207,7 +207,7 @@ def _scalar(field: FieldDescriptor, kind: pa.DataType, path: str) -> ProtobufNod
         accepts, layout = _SCALARS[form]
         if not accepts(kind):
             raise type_mismatch(path, kind, name)
-        return node._replace(scalar=AvroNode(layout, path, reason=f"a {name} does not hold it exactly"))
+        return node._replace(scalar=AvroNode(layout, path, reason=f"{name} cannot represent it exactly"))
     unsigned = PLAIN[field.type].rendering is Rendering.UNSIGNED
     if unsigned and pa.types.is_decimal128(kind) and kind.scale == 0:
         return node._replace(source=Source.UNSIGNED)
@@ -223,7 +223,7 @@ def _whole(path: str, kind: pa.DataType, low: int | None, high: int | None, name
     most = 1 << kind.bit_width - 1
     if low is None or high is None or (low <= -most and high >= most - 1):
         return AvroNode(ArrowLayout.LONG, path)
-    return AvroNode(ArrowLayout.LONG, path, low=low, high=high, reason=f"{name} does not hold it")
+    return AvroNode(ArrowLayout.LONG, path, low=low, high=high, reason=f"it is out of the range of {name}")
 
 
 def _enum(field: FieldDescriptor, kind: pa.DataType, path: str) -> ProtobufNode:

@@ -106,13 +106,13 @@ def test_tail_shows_json_and_protobuf(as_json: bool, capsys: pytest.CaptureFixtu
     texts = shown["json-schema"]
     assert texts[:4] == [
         '{"a":12345678901234567890.10,"b":"ä"}',
-        "<schema 3: schema 3 is AVRO, not JSON Schema>",
+        "<schema 3: schema 3 is Avro, not JSON Schema>",
         null,
         "plain",
     ]
-    assert texts[4] == "<schema 2: schema 2 is PROTOBUF, not JSON Schema>"
+    assert texts[4] == "<schema 2: schema 2 is Protobuf, not JSON Schema>"
     texts = shown["protobuf"]
-    assert texts[1] == "<schema 3: schema 3 is AVRO, not Protobuf>"
+    assert texts[1] == "<schema 3: schema 3 is Avro, not Protobuf>"
     assert texts[2:6] == [null, "plain", '{"n": "5", "s": "ä"}', '{"all": [{"n": "7"}]}']
     assert texts[6] == "<schema 2: it has no message with the indexes [3]>"
     assert texts[7].startswith("<schema 2: it is not the message A: ")

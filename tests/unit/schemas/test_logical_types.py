@@ -72,7 +72,7 @@ def values(schema: Any, column: Any) -> tuple[list[Any], dict[int, str]]:
         (of("int", "date"), pa.array([-1], pa.date32()), [datetime.date(1969, 12, 31)], ""),
         (of("long", "timestamp-nanos"), pa.array([-1, 0], pa.timestamp("us", "UTC")), [-1000, 0], ""),
         (of("long", "local-timestamp-nanos"), pa.array([5], pa.timestamp("us")), [5000], ""),
-        (NANOS, pa.array([2**53 + 2**52, -(2**60)], pa.timestamp("us", "UTC")), [], "64 bits do not hold it"),
+        (NANOS, pa.array([2**53 + 2**52, -(2**60)], pa.timestamp("us", "UTC")), [], "it does not fit into 64 bits"),
         (MILLIS, pa.array([-1], pa.timestamp("us", "UTC")), [BEFORE_1970], ""),
         (LOCAL, pa.array([1], pa.timestamp("us")), [datetime.datetime(1970, 1, 1, 0, 0, 0, 1)], ""),
         (fixed(12, "duration"), pa.array([0, 86_400_007_000], pa.duration("us")), [bytes(12), struct.pack("<3I", 0, 1, 7)], ""),

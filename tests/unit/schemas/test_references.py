@@ -191,10 +191,10 @@ def test_the_registry_is_asked_for_all_of_them_once(played: Played) -> None:
     [
         ({"a/versions/1": None}, "schema 5 refers to 'A', version 1 of subject 'a', which the registry does not have"),
         ({"a/versions/1": (422, b'{"error_code": 42202, "message": "no"}')}, "which the registry does not have"),
-        ({"a/versions/1": stored("", "PROTOBUF")}, "refers to 'A', version 1 of subject 'a', which is PROTOBUF, not Avro"),
+        ({"a/versions/1": stored("", "PROTOBUF")}, "refers to 'A', version 1 of subject 'a', which is Protobuf, not Avro"),
         (
             {"a/versions/1": stored(CITY, B=("b", 2)), "b/versions/2": stored(CITY, A=("a", 1))},
-            r"refer to each other in a circle: a 1 -> b 2 -> a 1",
+            r"has circular references: a 1 -> b 2 -> a 1",
         ),
         ({"a/versions/1": stored(CITY, B=("b", 0))}, "has a reference without a name, a subject and a version"),
         ({"a/versions/1": stored("{")}, "'A', to which schema 5 refers, is not JSON"),

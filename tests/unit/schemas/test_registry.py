@@ -167,7 +167,13 @@ def test_the_format_and_the_references_of_a_schema_are_sent(played: Played, kind
     assert (second["schema"], second["schemaType"], second.get("references") or []) == ("y", kind, [])
 
 
-@pytest.mark.parametrize(("kind", "text"), [(PROTOBUF, "is AVRO, not Protobuf"), (JSON, "is AVRO, not JSON Schema")])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (PROTOBUF, "is Avro, not Protobuf. Set valueFormat or keyFormat to avro$"),
+        (JSON, "is Avro, not JSON Schema. Set valueFormat or keyFormat to avro$"),
+    ],
+)
 def test_a_schema_of_another_format_is_refused(played: Played, kind: str, text: str) -> None:
     played.answer = 200, json.dumps({"subject": "s", "version": 1, "id": 7, "schema": '"string"'}).encode()
     with contextlib.closing(registry(played.url, kind=kind)) as made, pytest.raises(RegistryError, match=text):
@@ -182,7 +188,8 @@ def test_a_certificate_that_is_not_there_is_named() -> None:
 def test_only_complete_avro_is_written(played: Played) -> None:
     schema: dict[str, Any] = {"subject": "s", "version": 1, "id": 7, "schema": '"string"'}
     for more, text in (
-        ({"schemaType": "PROTOBUF"}, "is PROTOBUF, not Avro"),
+        ({"schemaType": "PROTOBUF"}, "is Protobuf, not Avro. Set valueFormat or keyFormat to protobuf$"),
+        ({"schemaType": "XML"}, "is XML, not Avro$"),
         ({"references": [{"name": "a", "subject": "b", "version": 0}]}, "has a reference without a name"),
     ):
         played.answer = 200, json.dumps(schema | more).encode()

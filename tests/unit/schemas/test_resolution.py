@@ -179,7 +179,7 @@ def test_schemas_that_do_not_match(writer: Any, reader: Any, reason: str) -> Non
 @pytest.mark.parametrize(
     ("reader", "reason"),
     [
-        (record(("next", ["null", "R"])), "refers to itself"),
+        (record(("next", ["null", "R"])), "is recursive"),
         (logical("bytes", "decimal", precision=39), "a decimal of 39 digits"),
         ([["int"]], "a union directly in a union"),
         ("nothing", "refers to the type"),

@@ -41,11 +41,11 @@ def test_rows_that_are_not_valid_have_the_rule() -> None:
     )
     assert found == [
         None,
-        "field 'value.id': it is not valid by minimum 1 of its schema",
-        "field 'value.s': it is not valid by pattern \"^A\" of its schema",
-        "field 'value': it is not valid by required [\"id\"] of its schema",
-        "field 'value.l[]': it is not valid by multipleOf 2 of its schema",
-        "field 'value': it is not valid by additionalProperties false of its schema",
+        "field 'value.id': it violates minimum 1 of its schema",
+        "field 'value.s': it violates pattern \"^A\" of its schema",
+        "field 'value': it violates required [\"id\"] of its schema",
+        "field 'value.l[]': it violates multipleOf 2 of its schema",
+        "field 'value': it violates additionalProperties false of its schema",
         "it is not JSON: Expecting value (character 0)",
     ]
     assert reasons(SCHEMA, '{"id":0}', "{}") == [None, None], "only on request"
@@ -58,8 +58,8 @@ def test_rows_are_validated_before_they_are_written() -> None:
     found, unfit = encode_json(plan, column)
     assert found is None
     assert [(each.path, each.reason, each.rows.tolist()) for each in unfit] == [
-        ("value.id", "it is not valid by minimum 1 of its schema", [1]),
-        ("value.id", "it is not valid by minimum 1 of its schema", [3]),
+        ("value.id", "it violates minimum 1 of its schema", [1]),
+        ("value.id", "it violates minimum 1 of its schema", [3]),
     ]
     good, none = encode_json(plan, column.take(pa.array([0, 2])))
     assert (good is not None, none) == (True, [])

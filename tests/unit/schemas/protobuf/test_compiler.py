@@ -93,7 +93,7 @@ def test_messages_are_found_by_their_names_and_paths() -> None:
         (ProtobufSchema("message M {}", {"a": "x" * (17 << 20)}), "it is too large"),
         (
             ProtobufSchema('syntax = "proto3"; message M { M m = 1; }'),
-            "field 'value.m': the message M refers to itself",
+            "field 'value.m': the message M is recursive",
         ),
     ],
 )

@@ -215,26 +215,26 @@ GOOD: dict[str, Any] = {"s": "x"}
 @pytest.mark.parametrize(
     ("name", "kind", "value", "reason"),
     [
-        ("i", pa.int64(), 1 << 31, "int32 does not hold it"),
-        ("i", pa.int64(), -(1 << 31) - 1, "int32 does not hold it"),
-        ("f", pa.int64(), 1 << 31, "sfixed32 does not hold it"),
-        ("u", pa.int32(), -1, "uint32 does not hold it"),
-        ("u", pa.int64(), 1 << 32, "uint32 does not hold it"),
-        ("w", pa.int64(), -1, "uint64 does not hold it"),
+        ("i", pa.int64(), 1 << 31, "it is out of the range of int32"),
+        ("i", pa.int64(), -(1 << 31) - 1, "it is out of the range of int32"),
+        ("f", pa.int64(), 1 << 31, "it is out of the range of sfixed32"),
+        ("u", pa.int32(), -1, "it is out of the range of uint32"),
+        ("u", pa.int64(), 1 << 32, "it is out of the range of uint32"),
+        ("w", pa.int64(), -1, "it is out of the range of uint64"),
         ("w", pa.decimal128(21, 0), Decimal(1 << 64), "it is negative, or does not fit into 64 bits"),
         ("g", pa.decimal128(20, 0), Decimal(-1), "it is negative, or does not fit into 64 bits"),
-        ("d", pa.int64(), (1 << 53) + 1, "a double does not hold it exactly"),
+        ("d", pa.int64(), (1 << 53) + 1, "double cannot represent it exactly"),
         ("e", pa.string(), "C", "the enum 'Open' does not have it"),
         ("e", pa.string(), "7", "the enum 'Open' does not have it"),
         ("e", pa.int32(), 7, "the enum 'Open' does not have it"),
         ("s", pa.string(), None, "it is null, but its field is required"),
         ("s", pa.null(), None, "it is null, but its field is required"),
-        ("r[]", pa.list_(pa.string()), ["a", None], "it is null, which an item of a repeated field cannot be"),
+        ("r[]", pa.list_(pa.string()), ["a", None], "it is null, and items of a repeated field cannot be null"),
         (
             "m{}",
             pa.map_(pa.string(), pa.int32()),
             [("a", None)],
-            "it is null, which keys and values of a map cannot be",
+            "it is null, and keys and values of a map cannot be null",
         ),
     ],
 )
@@ -340,5 +340,5 @@ def test_arrays_of_wrong_lengths_are_refused_by_the_compiled_kernel() -> None:
         column._replace(children=(text._replace(offsets=text.offsets + 1), numbers)),
         column._replace(children=(text, numbers._replace(offsets=numbers.offsets[:-1]))),
     ):
-        with pytest.raises(ValueError, match="the arrays of a Protobuf column have wrong lengths"):
+        with pytest.raises(ValueError, match="the arrays of a column have wrong lengths"):
             compiled_protobuf.encode_protobuf(node, bad, b"")
