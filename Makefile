@@ -19,7 +19,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench dashboard experiments asan notebooks zip wheel platforms constraints docs licences fuzz site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench dashboard experiments asan notebooks zip wheel conda changes release release-check platforms constraints docs licences fuzz site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,11 +110,12 @@ matrix: jars ## kill every process of an exactly-once query after every step, an
 nemesis: jars ## ten times five minutes of random faults against an exactly-once query on three nodes
 	@$(BIN)/python -m tests.matrix.nemesis $(ARGS)
 
-lint: setup-dev ## ruff, mypy strict, import contracts
+lint: setup-dev ## ruff, mypy strict, import contracts, the form of changes/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/check_changes.py
 
 bench: setup-dev ## side by side with Spark's Kafka sink and confluent-kafka, on a real Kafka
 	PYSPARK_PYTHON=$(abspath $(BIN)/python) $(BIN)/python -m benchmarks $(ARGS)
@@ -143,6 +144,19 @@ wheel: ## build a wheel into dist and try it in an environment of its own, witho
 	@build/wheel/venv/bin/python -m pip install --quiet $(CONSTRAIN) build/wheel/*.whl
 	@build/wheel/venv/bin/python .ci/try_wheel.py
 	@mkdir -p dist && cp build/wheel/*.whl dist && echo dist/$$(basename build/wheel/*.whl)
+
+changes: check-python ## show what CHANGELOG.md would get from changes/
+	@$(PYTHON) .ci/cut_release.py
+
+release: check-python ## cut a release: make release VERSION=1.0.0 writes the version and CHANGELOG.md
+	@test -n "$(VERSION)" || { echo "make release VERSION=1.0.0"; exit 1; }
+	@$(PYTHON) .ci/cut_release.py $(VERSION)
+
+release-check: check-machine ## build a release twice, compare the bytes, install each artefact in an empty environment and try it
+	@$(PYTHON) .ci/release_check.py
+
+conda: check-python ## check the conda recipe; it is built where conda's channels can be reached
+	@$(PYTHON) .ci/check_recipe.py
 
 platforms: setup-dev ## try the wheel with each Spark and Python in docs/platforms.md, with --archives, Sail, and libraries of tables; 10 GB and half an hour
 	@$(BIN)/python -m tests.platforms $(ARGS)

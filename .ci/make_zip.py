@@ -1,15 +1,18 @@
 """Make the zip for `spark-submit --py-files`: what a driver and its executors import, without docstrings and comments.
 
-Every line keeps its number, so that a traceback of an executor names the line of the sources.
+Every line keeps its number, so that a traceback of an executor names the line of the sources. Equal sources give equal bytes.
 """
 
 import ast
 import io
 import sys
+import time
 import tokenize
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from build_release import epoch
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_FOR_SPARK = {"broker", "cli", "legacy_formats", "__main__.py"}
@@ -38,13 +41,17 @@ def code_of(source: str) -> str:
 
 
 def main(path: Path) -> None:
-    """Write the zip to `path`."""
+    """Write the zip to `path`. Its files have the day of the release, and no mode of a machine."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    day = time.gmtime(epoch())[:6]
+    with zipfile.ZipFile(path, "w") as archive:
         for file in sorted((ROOT / "spark_producer").rglob("*.py")):
             name = file.relative_to(ROOT)
             if name.parts[1] not in NOT_FOR_SPARK:
-                archive.writestr(name.as_posix(), code_of(file.read_text(encoding="utf-8")))
+                entry = zipfile.ZipInfo(name.as_posix(), day)
+                entry.external_attr, entry.create_system = 0o644 << 16, 3
+                code = code_of(file.read_text(encoding="utf-8"))
+                archive.writestr(entry, code, zipfile.ZIP_DEFLATED, compresslevel=9)
     print(path)
 
 

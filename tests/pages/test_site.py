@@ -259,4 +259,4 @@ def test_pages_outside_of_docs_are_found_through_others() -> None:
     found = linked_from(["docs/deploying.md", "docs/design.md"])
     assert {"conf", "pyproject.toml", "CONTRIBUTING.md", "SECURITY.md"} <= set(found)
     assert not [path for path in found if path.startswith("docs/")]
-    assert place_of(".github/workflows/wheels.yml") == "repository/github/workflows/wheels.yml.md"
+    assert place_of(".github/workflows/release.yml") == "repository/github/workflows/release.yml.md"

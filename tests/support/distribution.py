@@ -13,6 +13,7 @@ import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
+from runpy import run_path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +21,8 @@ SECONDS = 280
 NOT_SOURCE = shutil.ignore_patterns(
     "*.so", "*.c", "__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "dist"
 )
+RELEASE = run_path(str(ROOT / ".ci" / "build_release.py"))
+"""How a release is built."""
 SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
 
 
@@ -58,8 +61,9 @@ def build_sdist(folder: Path) -> Path:
 
 
 def build_wheel(sources: Path, folder: Path, **environment: str) -> Wheel:
-    """A wheel of these sources."""
+    """A wheel of these sources, with the day and the flags of a release."""
     copied = shutil.copytree(sources, folder / "sources")
+    environment = {**RELEASE["equal_bytes"](copied), **environment}
     build = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), ".")
     run(sys.executable, *build, cwd=copied, **environment)
     (wheel,) = folder.glob("pyproducer-*.whl")

@@ -31,6 +31,8 @@ OPTIONAL = {
 Protobuf and its compiler, and to validate JSON."""
 NOT_PINNED = {"aws-msk-iam-sasl-signer-python"}
 """Only the extra msk installs it: its botocore wants an older python-dateutil than everything else."""
+MAX_RELEASE_LINES = 60
+"""Lines of a release in CHANGELOG.md: a screen."""
 PINNED = re.compile(r"([a-z0-9][a-z0-9._-]*)==(\S+)")
 
 
@@ -71,11 +73,13 @@ def test_the_version_is_written_once() -> None:
     assert PROJECT["project"]["dynamic"] == ["version"]
 
 
-def test_the_changelog_ends_with_this_version() -> None:
-    first, *released = re.findall(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", text("CHANGELOG.md"), re.MULTILINE)
-    assert first == ("Unreleased", "")
+def test_the_changelog_begins_with_this_version_and_each_release_fits_on_a_screen() -> None:
+    page = text("CHANGELOG.md")
+    released = re.findall(r"^## \[(.+?)\] - (\d{4}-\d\d-\d\d)$", page, re.MULTILINE)
+    assert re.findall(r"^## .*$", page, re.MULTILINE) == [f"## [{version}] - {day}" for version, day in released]
     assert released[0][0] == __version__
-    assert all(day for _, day in released)
+    assert [day for _, day in released] == sorted((day for _, day in released), reverse=True)
+    assert max(part.count("\n") for part in page.split("\n## ")) <= MAX_RELEASE_LINES
 
 
 # Dependencies
@@ -149,7 +153,7 @@ def test_every_install_of_the_makefile_and_the_workflows_is_constrained() -> Non
     assert [line for line in installs if "$(CONSTRAIN" not in line and "$(PIP_VERSION)" not in line] == []
     for workflow in ROOT.glob(".github/workflows/*.yml"):
         for line in workflow.read_text(encoding="utf-8").splitlines():
-            assert "pip install" not in line or "--constraint constraints.txt" in line, f"{workflow.name}: {line}"
+            assert "pip install" not in line or "--require-hashes" in line, f"{workflow.name}: {line}"
 
 
 # Who joins

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer import __version__
-from tests.support.distribution import ROOT, Wheel, build_wheel, install, run
+from tests.support.distribution import ROOT, Wheel, build_wheel, install, quick_compiler, run
 
 PROGRAM = """
 import numpy as np, pyarrow as pa, spark_producer, spark_producer.kernel as kernel
@@ -31,7 +31,7 @@ with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
 """
 AT_THE_TOP = (
     "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt", "pyproject.toml",
-    "mkdocs.yml", ".pre-commit-config.yaml", ".github/workflows/ci.yml",
+    "mkdocs.yml", "conda/recipe.yaml", ".ci/release-requirements.txt", ".pre-commit-config.yaml", ".github/workflows/ci.yml",
 )  # fmt: skip
 MURMUR2_OF_21 = "-973932308"
 """as in Kafka's own tests"""
@@ -119,6 +119,18 @@ def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: Wheel, t
     place, said = run_with(unpacked, tmp_path)
     assert place.startswith(str(unpacked))
     assert said == f"{MURMUR2_OF_21} compiled kernel"
+
+
+@pytest.mark.slow
+def test_two_builds_give_equal_bytes(wheel: Wheel, sdist: Path, tmp_path: Path) -> None:
+    """In another folder, later, and compiled again."""
+    again = build_wheel(sdist, tmp_path, CC=quick_compiler(tmp_path))
+    assert again.names == wheel.names
+    different = [
+        name for name in wheel.names if (wheel.unpacked / name).read_bytes() != (again.unpacked / name).read_bytes()
+    ]
+    assert different == []
+    assert again.file.read_bytes() == wheel.file.read_bytes()
 
 
 @pytest.mark.slow
