@@ -104,7 +104,12 @@ class SecurityError(PyProducerError):
 
 
 class AuthenticationFailed(SecurityError):
-    """The broker refused the login, or did not prove that it knows the password."""
+    """The broker refused the login, or did not prove that it knows the password.
+
+    Without `connected` there was no token or ticket, and so no connection.
+    """
+
+    connected: bool = True
 
 
 class TlsFailed(SecurityError):

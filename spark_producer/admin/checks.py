@@ -108,6 +108,9 @@ def _not_connected(settings: ConnectionSettings, error: PyProducerError) -> Iter
     steps: list[tuple[str, type[PyProducerError]]] = [("tls", TlsFailed), ("login", AuthenticationFailed)]
     steps.append(("versions", UnsupportedVersion))
     name = next((name for name, kind in steps if isinstance(error, kind)), "connection")
+    if isinstance(error, AuthenticationFailed) and not error.connected:
+        yield Finding(name, FindingState.FAILED, *_text_and_advice(error))
+        return
     if name != "connection":
         yield Finding("connection", FindingState.OK, f"{_bootstrap(settings)} accepts connections")
     if name in ("login", "versions") and settings.security.tls is not None:

@@ -62,6 +62,8 @@ class Authenticator:
         error = self._logins.error(node.host, node.port) if self._logins is not None else None
         if error is None or error is node.error:
             return False
+        if isinstance(error, AuthenticationFailed):
+            error.connected = False
         node.error = error
         self._fatal_errors.failed(node.id, error)
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +63,19 @@ def test_a_port_without_a_listener(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.covers("COM23")
+def no_token() -> None:
+    """A token provider whose result is no token."""
+
+
+def test_without_a_token_there_is_no_connection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "client.properties"
+    provider = f"{__name__}:no_token"
+    file.write_text(f"security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\noauthTokenProvider={provider}\n")
+    arguments = ["check", "--bootstrap-servers", "127.0.0.1:1", "--command-config", str(file), "--json"]
+    assert main(arguments) == 1
+    assert states(capsys) == {"login": "failed"}
+
+
 def test_a_port_where_no_broker_listens(capsys: pytest.CaptureFixture[str]) -> None:
     def says_something_else(peer: Peer) -> None:
         peer.read()
