@@ -164,6 +164,7 @@ platforms: setup-dev ## try the wheel with each Spark and Python in docs/platfor
 	@$(BIN)/python -m tests.platforms.shipping
 	@$(BIN)/python -m tests.platforms.sail
 	@$(BIN)/python -m tests.platforms.recipes
+	@$(BIN)/python -m tests.platforms.spark_tables
 
 constraints: setup-dev ## rewrite constraints.txt with the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py

@@ -22,11 +22,7 @@ SECONDS = 300
 
 
 def run(python: Path, *only: str) -> dict[str, str]:
-    """Return what is wrong in each page, with this Python; an empty text is nothing.
-
-    Raises:
-        RuntimeError: the program has not begun.
-    """
+    """Return what is wrong in each page, with this Python. Raises: as `outcomes`."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if not python.is_relative_to(ROOT / "build"):
         kept["PYTHONPATH"] = str(ROOT)
@@ -40,6 +36,15 @@ def run(python: Path, *only: str) -> dict[str, str]:
             timeout=SECONDS,
             check=False,
         )
+    return outcomes(done)
+
+
+def outcomes(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """Return what is wrong in each page by the output of a program; an empty text is nothing.
+
+    Raises:
+        RuntimeError: the program has not begun.
+    """
     pages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if not pages:
         raise RuntimeError(f"the recipes have not begun:\n{done.stderr[-4000:]}")

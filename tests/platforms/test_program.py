@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.platforms import __main__ as platforms
-from tests.platforms import environments, kernel_program, kernels, program, recipes, sail
+from tests.platforms import environments, kernel_program, kernels, program, recipes, sail, spark_tables
 from tests.platforms.shipping import ROWS, judge
 
 SECONDS = 240
@@ -55,6 +55,12 @@ def test_the_recipes_of_all_libraries() -> None:
     assert recipes.tried() == {"kafka_to_tables": "", "tables_to_kafka": ""}
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_the_recipes_of_delta_and_iceberg_in_spark() -> None:
+    assert spark_tables.tried() == {"kafka_to_tables": "", "tables_to_kafka": ""}
+
+
 def test_the_recipes_of_pandas() -> None:
     """All others need large libraries, in an environment of their own."""
     assert recipes.run(Path(sys.executable), "pandas") == {"kafka_to_tables": "", "tables_to_kafka": ""}
@@ -66,6 +72,14 @@ def test_the_pages_of_recipes_name_the_versions_that_are_tried() -> None:
         page = " ".join((environments.ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").split()).lower()
         for library, version in tried.items():
             assert f"{library} {version}" in page, (name, library)
+        versions = {"spark": spark_tables.SPARK, "delta": spark_tables.DELTA[0][2], "iceberg": spark_tables.ICEBERG[2]}
+        for library, version in versions.items():
+            assert f"{library} {version.rpartition('.')[0]}" in page, (name, library)
+
+
+def test_the_settings_on_the_page_have_the_jars_that_are_tried() -> None:
+    page = (environments.ROOT / "docs" / "kafka_to_tables.md").read_text(encoding="utf-8")
+    assert all(":".join(each) in page for each in (spark_tables.DELTA[0], spark_tables.ICEBERG))
 
 
 def test_the_page_of_sail_names_the_versions_that_are_tried() -> None:
