@@ -79,7 +79,7 @@ class _Joiner:
 
     def _named(self, full: str) -> Any:
         """Return the name of a type that is defined, or its definition."""
-        if full in self._defined:
+        if full in self._defined or full not in self._types:  # a type at a place that has none is the schema's fault
             return full
         self._defined.add(full)
         space, _, name = full.rpartition(".")

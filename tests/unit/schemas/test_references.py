@@ -144,6 +144,12 @@ def test_types_are_defined_once_and_a_reference_may_have_another_name() -> None:
     fastavro.parse_schema(json.loads(found))
 
 
+def test_a_type_at_a_place_that_has_none_is_left_to_the_parser() -> None:
+    """It was a KeyError."""
+    odd = '{"type": "array", "items": "A", "fields": [{"type": "int", "items": {"type": "fixed", "name": "H", "size": 1}}]}'
+    assert json.loads(complete_avro_schema(odd, {"A": CITY}, "it"))["fields"][0]["items"] == "H"
+
+
 def test_own_types_are_not_replaced_and_without_references_nothing_changes() -> None:
     own = (
         '{"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "fixed", "name": "F", "size": 2}}]}'
