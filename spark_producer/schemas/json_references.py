@@ -28,7 +28,7 @@ def complete_json_schema(text: str, references: Mapping[str, str], what: str) ->
         what: The schema, for messages.
 
     Raises:
-        SchemaError: a text is not JSON, or is nested too deeply, or its `$defs` is no object.
+        SchemaError: a text is not JSON, or is nested too deeply, or its `$defs` is not an object.
     """
     if not references:
         return text
@@ -45,7 +45,7 @@ def complete_json_schema(text: str, references: Mapping[str, str], what: str) ->
         return text  # `true` and `false` refer to nothing
     own_definitions = found.get("$defs", {})
     if not isinstance(own_definitions, dict):
-        raise SchemaError(f"{what} is not a JSON Schema: its $defs is no object")
+        raise SchemaError(f"{what} is not a JSON Schema: its $defs is not an object")
     found["$defs"] = own_definitions | joined
     return json.dumps(found, separators=(",", ":"))
 

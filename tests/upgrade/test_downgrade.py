@@ -19,6 +19,7 @@ from tests.support.filled_tasks import batch, committed, inline, settings
 from tests.support.read_confluent import end_offsets
 from tests.upgrade.versions import VERSIONS, Version, tree_of
 
+pytestmark = pytest.mark.nightly
 SECONDS = 120
 BEGIN = """
 import sys

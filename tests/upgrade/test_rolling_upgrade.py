@@ -18,23 +18,13 @@ from tests.support.read_back import read_topic
 from tests.support.waiting import wait_until
 from tests.upgrade.versions import ROOT, VERSIONS, Version, tree_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(1300)]
 SECONDS = 600.0
 PLACES = ("task.prepared", "control.produced", "control.ended", "task.ended")
 SMALL: dict[str, Any] = {}
 LARGE: dict[str, Any] = {"exactlyOnceInlineBytes": "0"}
 """Rows of the driver, and transactions of tasks; by the name of the option that 0.1.0 had, which is deprecated now."""
-IN_CI = ("2026-11-26", "task.prepared")
-CASES = [
-    pytest.param(
-        version,
-        place,
-        id=f"{version.day}-{place}",
-        marks=[] if (version.day, place) == IN_CI else [pytest.mark.nightly],
-    )
-    for version in VERSIONS
-    for place in PLACES
-]
+CASES = [pytest.param(version, place, id=f"{version.day}-{place}") for version in VERSIONS for place in PLACES]
 _numbers = count()
 
 
