@@ -30,6 +30,7 @@ TOOLS = ROOT / "build" / "release" / "tools"
 REQUIREMENTS = ROOT / ".ci" / "release-requirements.txt"
 DATED = re.compile(r"^## \[[^\]]+\] - (\d{4}-\d\d-\d\d)$", re.MULTILINE)
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 SECONDS = 3600
 NOT_SOURCE = shutil.ignore_patterns(
     "*.so", "*.c", "__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "dist", "*.egg-info"
@@ -58,17 +59,7 @@ def tools() -> Path:
     python, stamp = TOOLS / "bin" / "python", TOOLS / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
     if not stamp.exists():
         venv.create(TOOLS, clear=True, with_pip=True)
-        run(
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--require-hashes",
-            "-r",
-            REQUIREMENTS,
-        )
+        run(python, *PIP_INSTALL, "--require-hashes", "-r", REQUIREMENTS)
         stamp.touch()
     return python
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import build_release
-from build_release import ROOT, run
+from build_release import PIP_INSTALL, ROOT, run
 
 HOME = ROOT / "build" / "release"
 OUT = ROOT / "dist"
@@ -30,16 +30,7 @@ def environment(name: str, *packages: str | Path) -> Path:
     place = HOME / name
     venv.create(place, clear=True, with_pip=True)
     python = place / "bin" / "python"
-    pip = (
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--constraint",
-        ROOT / "constraints.txt",
-    )
+    pip = (python, *PIP_INSTALL, "--constraint", ROOT / "constraints.txt")
     run(*pip, "--upgrade", "pip")
     run(*pip, "--build-constraint", ROOT / "constraints.txt", *packages)
     return python
