@@ -32,12 +32,14 @@ class SchemaValidator:
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft7Validator)
         try:
             kind.check_schema(schema)
-        except RecursionError:
-            raise SchemaError(f"{what} is nested too deeply") from None
         except jsonschema.SchemaError as error:
             raise SchemaError(
                 f"{what} is not a valid JSON Schema: {for_log(error.message)} (at {for_log(error.json_path)})"
             ) from None
+        except BaseException as error:
+            if _is_too_deep(error):
+                raise SchemaError(f"{what} is nested too deeply") from None
+            raise
         self._bounded = BoundedRules(kind.VALIDATORS, jsonschema.ValidationError)
         extended = jsonschema.validators.extend(kind, self._bounded.rules())
         self._validator: Any = extended(schema, registry=registry)
@@ -55,9 +57,12 @@ class SchemaValidator:
                 return None
             self._bounded.begin(text)
             error: Any = self._best(self._validator.iter_errors(found))
-        except RecursionError:
-            return f"field '{path}': it is nested too deeply to be validated"
-        except Exception as failed:  # a reference that leads nowhere, or a pattern that Python does not have
+        except BaseException as failed:
+            if _is_too_deep(failed):
+                return f"field '{path}': it is nested too deeply to be validated"
+            if not isinstance(failed, Exception):
+                raise
+            # a reference that leads nowhere, or a pattern that Python does not have
             return f"field '{path}': its schema cannot be applied: {type(failed).__name__}: {for_log(str(failed))}"
         rule = json.dumps(error.validator_value, default=str)
         shown = rule if len(rule) <= _MAX_RULE_SHOWN else f"{rule[:_MAX_RULE_SHOWN]}…"
@@ -69,6 +74,11 @@ class SchemaValidator:
 def check_installed() -> None:
     """Raise ConfigError if the package is not installed."""
     _package()
+
+
+def _is_too_deep(error: BaseException) -> bool:
+    """Whether Python's recursion came to its end, perhaps within jsonschema's rpds: in Rust that is a panic, and no Exception."""
+    return isinstance(error, RecursionError) or (type(error).__name__ == "PanicException" and "Recursion" in str(error))
 
 
 def _field(path: str, steps: Any) -> str:

@@ -121,13 +121,13 @@ def test_patterns_that_take_python_endless_time_are_matched(pattern: str, keywor
 
 def test_choices_that_double_the_ways_are_bounded() -> None:
     for pattern in ("^" + "a?" * 40 + "a" * 40 + "$", "^(a{1,9}){1,9}$", "^" + "(a|a|aa)" * 30 + "$"):
-        assert "not valid by pattern" in str(valid({"pattern": pattern}, "a" * 39 + "b"))
+        assert "violates pattern" in str(valid({"pattern": pattern}, "a" * 39 + "b"))
 
 
 def test_patterns_that_re2_lacks_are_applied_to_short_texts() -> None:
     password = {"pattern": r"^(?=.*[A-Z])(?=.*\d).{8,}$"}
     assert valid(password, "Passw0rd" * 5) is None
-    assert "not valid by pattern" in str(valid(password, "password"))
+    assert "violates pattern" in str(valid(password, "password"))
     assert valid({"pattern": r"^(.)\1$"}, "aa") is None
     assert "could take endless time" in str(valid({"pattern": r"(?=a)(a+)+$"}, "a" * 50 + "b"))
 
