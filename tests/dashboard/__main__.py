@@ -53,7 +53,7 @@ def main() -> int:
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             running.read()
-            time.sleep(3)
+            time.sleep(3)  # the pace of the points in the pictures
         for path in draw_rows(running, SECONDS, RESULTS):
             print(path.relative_to(ROOT))
     spark.stop()
