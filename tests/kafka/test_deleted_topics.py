@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from spark_producer.exactly_once.driver import SinkSettings
 from tests.conftest import BROKERS, Broker
 from tests.support.filled_tasks import Tasks, batch, committed, inline, settings
 from tests.support.read_back import read_topic
+from tests.support.waiting import retry
 
 SECONDS = 30
 REAL = pytest.mark.parametrize("broker", BROKERS[1:], indirect=True)
@@ -37,13 +39,7 @@ def delete(cluster: Broker, topic: str) -> None:
 
 def create_again(cluster: Broker, topic: str, partitions: int) -> None:
     """A topic that was just deleted may still be known for a moment."""
-    for attempts_left in reversed(range(100)):
-        try:
-            return cluster.create_topic(topic, partitions)
-        except Exception:
-            if not attempts_left:
-                raise
-    return None
+    retry(lambda: cluster.create_topic(topic, partitions), Exception, "the topic is created again", seconds=SECONDS)
 
 
 def write_until_it_fails(producer: Producer, topic: str) -> None:
@@ -164,6 +160,13 @@ def test_rows_are_not_lost_if_their_topic_is_created_again_during_their_commit(
     assert committed(broker, topic) == values
 
 
+def write_rows(producer: Producer, topic: str, number: int, written: set[bytes]) -> None:
+    values = [f"{number}-{row}".encode() for row in range(50)]
+    producer.send_batch(pa.record_batch({"value": values}), topic=topic)
+    producer.flush()
+    written.update(values)
+
+
 @REAL
 def test_rows_follow_a_topic_that_is_created_again_while_they_are_written(broker: Broker, topic: str) -> None:
     """What is acknowledged after that is in the new topic, once; nothing that was acknowledged before is written again.
@@ -172,27 +175,25 @@ def test_rows_follow_a_topic_that_is_created_again_while_they_are_written(broker
     (KIP-516). Before Kafka 4.1 names decide.
     """
     broker.create_topic(topic, 2)
-    created = threading.Event()
 
     def replace() -> None:
         delete(broker, topic)
         create_again(broker, topic, 2)
-        created.set()
 
     before, during, after = set[bytes](), set[bytes](), set[bytes]()
-    replacing = threading.Thread(target=replace)
-    with Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
-        for number in range(100_000):
-            if number == 20:
-                replacing.start()
-            values = [f"{number}-{row}".encode() for row in range(50)]
-            rows = before if number < 20 else after if created.is_set() else during
-            producer.send_batch(pa.record_batch({"value": values}), topic=topic)
-            producer.flush()
-            rows.update(values)
+    with (
+        ThreadPoolExecutor() as pool,
+        Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer,
+    ):
+        for number in range(20):
+            write_rows(producer, topic, number, before)
+        replaced = pool.submit(replace)
+        for number in count(20):
+            rows = after if replaced.done() else during
+            write_rows(producer, topic, number, rows)
             if len(after) >= 1000:
                 break
-    replacing.join(SECONDS)
+        replaced.result()
     found = [row.value for row in read_topic(broker.bootstrap_servers, topic)]
     assert len(found) == len(set(found))
     assert after <= set(found) <= after | during

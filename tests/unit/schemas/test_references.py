@@ -161,7 +161,7 @@ def test_own_types_are_not_replaced_and_without_references_nothing_changes() -> 
 
 @pytest.mark.parametrize("definitions", [True, None, 5, "text", []])
 def test_definitions_of_a_json_schema_that_are_no_object_are_refused(definitions: Any) -> None:
-    with pytest.raises(SchemaError, match=r"it is not a JSON Schema: its \$defs is no object"):
+    with pytest.raises(SchemaError, match=r"it is not a JSON Schema: its \$defs is not an object"):
         complete_json_schema(json.dumps({"$ref": "a.json", "$defs": definitions}), {"a.json": "{}"}, "it")
 
 
