@@ -12,13 +12,14 @@ from spark_producer.datasource.error_boundary import hide_internal_traceback, hi
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.read.pushed_filters import PushedFilters
 from spark_producer.datasource.read.source_settings import SourceSettings
+from spark_producer.datasource.task_format import StampedTask
 from spark_producer.datasource.task_start import acknowledge_in_task
 
 if TYPE_CHECKING:  # neither the lookup of a format nor the driver of a stream handles rows
     import pyarrow as pa
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(StampedTask, DataSourceReader):
     """The reader of `spark.read.format("pyproducer")`."""
 
     def __init__(self, settings: SourceSettings, schema: StructType) -> None:

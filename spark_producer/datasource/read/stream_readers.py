@@ -20,6 +20,7 @@ from spark_producer.datasource.spark_compat import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from spark_producer.datasource.task_format import StampedTask
 from spark_producer.datasource.task_start import acknowledge_in_task
 from spark_producer.errors import PyProducerError
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:  # the driver handles no rows, and tasks no offsets
     from spark_producer.datasource.read.driver.stream_offsets import StreamOffsets
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(StampedTask, DataSourceStreamReader):
     """What the stream readers for all versions of Spark share."""
 
     def __init__(self, settings: SourceSettings, schema: StructType) -> None:

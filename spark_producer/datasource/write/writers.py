@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from spark_producer.datasource.error_boundary import as_pickling_error, hide_internal_traceback
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.spark_compat import DataSourceStreamArrowWriter
+from spark_producer.datasource.task_format import StampedTask
 from spark_producer.datasource.task_start import acknowledge_in_task
 from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport, abort, commit
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:  # neither the format lookup nor the commit handles rows
     from pyspark.accumulators import Accumulator
 
 
-class _Writer:
+class _Writer(StampedTask):
     """A writer that begins an exactly-once write when Spark pickles it for the tasks.
 
     Pickling is the only hook that Spark calls once per batch before its tasks start. It also creates a writer for the commit of

@@ -1,0 +1,134 @@
+"""Tasks and reports between a driver and workers of other versions: their shape has a number, and workers compare it first."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TopicPartition, TransactionVersion
+from spark_producer.config import parse_options
+from spark_producer.consumer.offset_range import OffsetRange
+from spark_producer.datasource import task_format
+from spark_producer.datasource.read.planning import batch_reader, default_schema, stream_reader
+from spark_producer.datasource.read.stream_readers import LimitedStreamReader, UnlimitedStreamReader
+from spark_producer.datasource.read.task_ranges import TopicRangesPartition
+from spark_producer.datasource.write.driver.commit import TaskReport
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
+from spark_producer.errors import CommitError
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
+from spark_producer.exactly_once.protocol.task_messages import (
+    EncodedBatch,
+    InlineRows,
+    PreparedTask,
+    Skipped,
+    WriteHandle,
+)
+from spark_producer.metrics import WriteReport
+from spark_producer.version import __version__
+from tests.upgrade import task_shape
+
+RESTORE = "spark_producer.datasource.task_format.restored_task"
+CHECK = "spark_producer.datasource.task_format.check_task_format"
+OPTIONS = {"kafka.bootstrap.servers": "a:9092", "topic": "t", "exactlyOnceId": "orders"}
+READ = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t"}
+HANDLE = WriteHandle("orders", "ab" * 16, ProducerIdAndEpoch(7, 1), TransactionVersion.IMPLICIT, None)
+TRANSACTION = TaskTransaction("orders-0", 8, 1, TransactionVersion.IMPLICIT, (Span("t", 0, 5, 9, 5),))
+OUTCOMES = (
+    InlineRows(HANDLE, "q", 1, (EncodedBatch("t", 0, 1, b"."),), 1),
+    PreparedTask(HANDLE, "q", 1, TRANSACTION, 0, 5),
+    Skipped(HANDLE, "q", 1, 5),
+)
+
+
+def writer(kind: type[BatchWriter | StreamWriter]) -> Any:
+    return kind(TaskSettings(*parse_options(OPTIONS), handle=HANDLE))
+
+
+def limited(kind: type[LimitedStreamReader | UnlimitedStreamReader]) -> Any:
+    return kind(batch_reader(READ, default_schema(READ)).settings, StructType([StructField("value", StringType())]))
+
+
+TASKS: Mapping[str, Callable[[], Any]] = {
+    "batch writer": lambda: writer(BatchWriter),
+    "stream writer": lambda: writer(StreamWriter),
+    "batch reader": lambda: batch_reader(READ, default_schema(READ)),
+    "stream reader": lambda: stream_reader(READ, default_schema(READ)),
+    "limited stream reader": lambda: limited(LimitedStreamReader),
+    "unlimited stream reader": lambda: limited(UnlimitedStreamReader),
+}
+OTHERS: Mapping[str, Any] = {
+    "partition": TopicRangesPartition((OffsetRange(TopicPartition("t", 0), 0, 9),), {"t": b"i" * 16}),
+    **{type(each).__name__: TaskReport(WriteReport({}), outcome=each) for each in OUTCOMES},
+}
+
+
+def names_in(pickled: bytes) -> Iterator[str]:
+    """Yield what a pickle imports from this package, in the order in which it is read."""
+
+    class Names(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            found.append(f"{module}.{name}")
+            return super().find_class(module, name)
+
+    found: list[str] = []
+    Names(io.BytesIO(pickled)).load()
+    return (each for each in found if each.startswith("spark_producer"))
+
+
+def test_the_shape_of_tasks_has_not_changed_without_a_new_number() -> None:
+    number, *kept = task_shape.LIST.read_text(encoding="utf-8").splitlines()
+    assert task_shape.shape() == kept, (
+        "what is pickled for tasks has changed: raise TASK_FORMAT, then run python -m tests.upgrade.task_shape"
+    )
+    assert int(number) == task_format.TASK_FORMAT
+
+
+@pytest.mark.parametrize("name", [*TASKS, *OTHERS])
+def test_the_list_has_every_class_of_a_pickle(name: str) -> None:
+    listed = {line.partition("(")[0] for line in task_shape.LIST.read_text(encoding="utf-8").splitlines()[1:]}
+    pickled = pickle.dumps(TASKS[name]() if name in TASKS else OTHERS[name])
+    assert set(names_in(pickled)) - {RESTORE, CHECK} <= listed
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_s_stamp_is_read_before_anything_else(name: str) -> None:
+    """These two names are in the pickles of every version from 1.0.0rc1 on."""
+    assert [*names_in(pickle.dumps(TASKS[name]()))][:2] == [RESTORE, CHECK]
+
+
+@pytest.mark.parametrize("number", [0, 2, 17])
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_of_another_format_is_refused_before_its_classes_are_known(
+    monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    task = TASKS[name]()
+    with monkeypatch.context() as driver:
+        driver.setattr(task_format, "TASK_FORMAT", number)
+        driver.setattr(task_format, "__version__", "9.8.7")
+        pickled = (
+            pickle.dumps(task).replace(b"TaskSettings", b"TaskSettingz").replace(b"SourceSettings", b"SourceSettingz")
+        )
+    with pytest.raises(CommitError) as caught:
+        pickle.loads(pickled)
+    text = str(caught.value)
+    assert f"the driver has pyproducer 9.8.7 (task format {number}), and this worker (" in text
+    assert f"has {__version__} (task format {task_format.TASK_FORMAT}). Install the same version on the driver" in text
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_another_version_of_the_same_format_does_the_task(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    task = TASKS[name]()
+    with monkeypatch.context() as driver:
+        driver.setattr(task_format, "__version__", "9.8.7")
+        pickled = pickle.dumps(task)
+    restored = pickle.loads(pickled)
+    assert type(restored) is type(task)
+    assert restored.settings == task.settings
+    assert copy.copy(task).settings is task.settings
