@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.waiting import poll
 
@@ -62,14 +62,16 @@ def main() -> None:
 def run(spark: SparkSession, job: dict[str, Any], stop: Path) -> dict[str, Any]:
     """The query until it has written all that there is, has failed, or the file `stop` is there."""
     begun = time.monotonic()
-    lines = spark.readStream.option("maxFilesPerTrigger", job["files"]).text(job["rows"])
-    frame = lines.selectExpr("split(value, ' ')[3] as key", "value")
-    writer = frame.writeStream.format(job["format"]).options(**job["options"])
+    writer = read(spark, job).writeStream.format(job["format"]).options(**job["options"])
     writer = writer.option("checkpointLocation", job["checkpoint"])
-    query = (writer if job["endless"] else writer.trigger(availableNow=True)).start()
+    if not job["endless"]:
+        writer = writer.trigger(availableNow=True)
+    elif "interval" in job:
+        writer = writer.trigger(processingTime=job["interval"])
+    query = writer.start()
     error = ""
     try:
-        poll(lambda: not query.isActive or stop.exists(), seconds=SECONDS, pause=0.02)
+        poll(lambda: not query.isActive or stop.exists(), seconds=job.get("seconds", SECONDS), pause=0.02)
         if query.isActive:
             query.stop()
             error = STOPPED
@@ -78,6 +80,17 @@ def run(spark: SparkSession, job: dict[str, Any], stop: Path) -> dict[str, Any]:
     except Exception as failed:
         error = str(failed)
     return {"seconds": time.monotonic() - begun, "error": error}
+
+
+def read(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
+    """The rows of a query: lines of files, the columns `key` and `value` of a topic, or numbers, so many a micro-batch."""
+    if "source" in job:
+        return spark.readStream.format(job["format"]).options(**job["source"]).load().select("key", "value")
+    if "numbers" in job:
+        numbers = spark.readStream.format("rate-micro-batch").options(**job["numbers"]).load()
+        return numbers.selectExpr("string(value % 10) as key", "rpad(string(value), 100, ' ') as value")
+    lines = spark.readStream.option("maxFilesPerTrigger", job["files"]).text(job["rows"])
+    return lines.selectExpr("split(value, ' ')[3] as key", "value")
 
 
 def _write_outcome(path: Path, outcome: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -121,12 +121,15 @@ class Brokers:
 
 
 @contextmanager
-def proxied_cluster(version: str, seed: int) -> Iterator[Brokers]:
-    """Three nodes, each with a proxy to which clients connect, for a `with` block."""
-    proxies = {node: FaultProxy() for node in range(1, NODES + 1)}
+def proxied_cluster(
+    version: str, seed: int, settings: Mapping[str, str] | None = None, *, frames: bool = True
+) -> Iterator[Brokers]:
+    """Three nodes, each with a proxy to which clients connect, for a `with` block. Proxies of TLS know no `frames`."""
+    proxies = {node: FaultProxy(frames=frames) for node in range(1, NODES + 1)}
     try:
         ports = [proxy.port for proxy in proxies.values()]
-        with KafkaCluster(VERSIONS[version], nodes=NODES, settings=SETTINGS, advertised_ports=ports) as cluster:
+        together = {**SETTINGS, **(settings or {})}
+        with KafkaCluster(VERSIONS[version], nodes=NODES, settings=together, advertised_ports=ports) as cluster:
             for node, proxy in proxies.items():
                 proxy.target = (proxy.host, cluster.ports[node].client)
             yield Brokers(cluster, proxies, seed)

@@ -23,6 +23,7 @@ from typing import Any
 from tests.matrix.clusters import RealCluster
 from tests.matrix.drivers import Driver, Drivers
 from tests.matrix.faults import Brokers, Fault, proxied_cluster
+from tests.matrix.hand import Hand
 from tests.matrix.play import LOUD, judge, short_message
 from tests.matrix.readers import ConcurrentReader
 from tests.matrix.rows import FILES, Amount, expected, write_files
@@ -192,6 +193,17 @@ class Run:
     def _committed(self) -> int:
         return len(list((self.home / "checkpoint" / "commits").glob("[0-9]*")))
 
+    def can_begin(self, fault: Fault) -> bool:
+        """Return whether a fault has something to hit: a driver that has not begun yet is let begin."""
+        driver = self.driver
+        return fault.lane != "driver" or (
+            driver is not None and driver.process.exit_code is None and self.record.lives[-1][0] + 2 < self.now
+        )
+
+    def note_fault(self, fault: Fault, begin: float, said: str) -> None:
+        """Record a fault that ends now."""
+        self.record.faults.append((begin, self.now, said if fault.lane == "broker" else fault.lane, fault.name))
+
     def query_faults(self) -> list[Fault]:
         """Return the faults that can happen to the query."""
         return [
@@ -241,55 +253,6 @@ class Run:
     def _paused_driver(self) -> Driver:
         assert self.paused is not None
         return self.paused
-
-
-class Hand:
-    """Faults of one lane, one after the other, each for some seconds, with a pause before each."""
-
-    def __init__(self, run: Run, faults: list[Fault]) -> None:
-        self._run, self._faults = run, faults
-        self._active: tuple[Fault, float, str] | None = None
-        self._next = run.now + run.chance.uniform(3, 8)
-
-    def turn(self) -> None:
-        """Begin or end a fault if it is time."""
-        if self._run.now < self._next:
-            return
-        if self._active is not None:
-            self.end()
-            self._next = self._run.now + self._run.chance.uniform(1, 8)
-            return
-        fault = self._run.chance.choice(self._faults)
-        if fault.lane == "driver" and not self._ready():
-            return
-        said = fault.begin()
-        if said is None:  # there was no process to hit, so the fault is not recorded
-            self._next = self._run.now + 0.5
-            return
-        self._active = (fault, self._run.now, said)
-        self._next = self._run.now + (self._run.chance.uniform(0.5, 12) if fault.end else 0.5)
-        print(f"{self._run.now:6.1f} s  {fault.lane}: {fault.name} {said}", flush=True)
-
-    def _ready(self) -> bool:
-        """A driver that has not begun yet is let begin."""
-        driver = self._run.driver
-        return (
-            driver is not None
-            and driver.process.exit_code is None
-            and self._run.record.lives[-1][0] + 2 < self._run.now
-        )
-
-    def end(self) -> None:
-        """End the fault that is under way."""
-        if self._active is None:
-            return
-        fault, begin, said = self._active
-        self._active = None
-        if fault.end:
-            fault.end()
-        self._run.record.faults.append(
-            (begin, self._run.now, said if fault.lane == "broker" else fault.lane, fault.name)
-        )
 
 
 def main() -> None:

@@ -16,7 +16,8 @@ from tests.matrix import play, strikes
 from tests.matrix.checker import Read, Seen
 from tests.matrix.drivers import Reached, is_alive
 from tests.matrix.faults import Fault
-from tests.matrix.nemesis import Hand, Record, Run
+from tests.matrix.hand import Hand
+from tests.matrix.nemesis import Record, Run
 from tests.matrix.play import CASE_SECONDS, LOUD, Case, OldProcess, Play, Stand
 from tests.matrix.rows import Amount, rows_of_batch
 from tests.matrix.strikes import Strike
