@@ -8,6 +8,7 @@ from benchmarks import (
     avro,
     avro_decoding,
     bulk,
+    far,
     first_write,
     imports,
     json_schema,
@@ -37,6 +38,7 @@ PARTS: tuple[Part, ...] = (
     protobuf_encoding.PART,
     json_schema.PART,
     imports.PART,
+    far.PART,
     broker_engines.PART,
 )
 

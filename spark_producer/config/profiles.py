@@ -47,6 +47,20 @@ PROFILES: Mapping[str, Profile] = {
             Setting("linger.ms", "1000", "batches have time to fill; the end of a task does not wait for it"),
         ),
     ),
+    "far": Profile(
+        "Brokers that answer after hundreds of milliseconds: far away, or without disks. A worker may take 256 MiB.",
+        (
+            Setting(
+                "buffer.memory", "268435456", "what is in flight and what fills meanwhile: rate x round trip, twice"
+            ),
+            Setting(
+                "max.request.size",
+                "16777216",
+                "five requests in flight have up to 80 MiB for a broker, 200 MB/s at 400 ms",
+            ),
+            Setting("linger.ms", "1000", "batches have time to fill; a row waits for the round trip anyway"),
+        ),
+    ),
     "latency": Profile(
         "Rows are sent at once: for streams of few rows, and `Producer.send`.",
         (

@@ -62,7 +62,7 @@ def test_the_producer_without_spark_takes_profiles() -> None:
 def test_an_unknown_profile_names_the_others() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"unknown profile 'fast'. Name one of throughput, latency, small-memory, kafka3, event-hubs, or the path",
+        match=r"unknown profile 'fast'. Name one of throughput, far, latency, small-memory, kafka3, event-hubs, or the path",
     ):
         parse_options(SERVERS | {"profile": "fast"})
 
