@@ -11,6 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --no-loadscop
 # it imports, and each process of pytest rewrites all tests.
 unexport PYTHONDONTWRITEBYTECODE
 ZIP ?= dist/pyproducer.zip
+HOURS ?= 2
 KERBEROS := gcc libkrb5-dev krb5-kdc krb5-admin-server
 # The versions that passed together. `make clean setup-dev CONSTRAINTS=` takes the newest that pyproject.toml allows.
 CONSTRAINTS ?= constraints.txt
@@ -19,7 +20,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench dashboard experiments asan notebooks zip wheel conda changes release release-check platforms constraints docs licences fuzz site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis soak lint bench dashboard experiments asan notebooks zip wheel conda changes release release-check platforms constraints docs licences fuzz site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +110,9 @@ matrix: jars ## kill every process of an exactly-once query after every step, an
 
 nemesis: jars ## ten times five minutes of random faults against an exactly-once query on three nodes
 	@$(BIN)/python -m tests.matrix.nemesis $(ARGS)
+
+soak: jars ## streams of every guarantee side by side under faults for HOURS (2), and write docs/soak.md with its plots
+	@$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGS)
 
 lint: setup-dev ## ruff, mypy strict, import contracts, the form of changes/
 	$(BIN)/ruff check .

@@ -61,6 +61,11 @@ class Brokers:
             proxy.heal()
         self.cluster.wait_until_ready()
 
+    def restart(self, node: int) -> None:
+        """SIGKILL a node if it still runs, and start it, without a wait."""
+        self.cluster.kill(node)
+        self.cluster._nodes[node].start()
+
     def _chosen(self, begin: Callable[[], bool | None]) -> Callable[[], str | None]:
         def with_victim() -> str | None:
             self.victim = self.chance.choice(list(self.cluster.nodes))

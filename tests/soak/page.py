@@ -1,0 +1,157 @@
+"""The page of a soak, and its plots: what was done, what was seen, and whether processes grew.
+
+    python -m tests.soak.page
+
+Owns: docs/soak.md, made of docs/results/soak.json. Must not know: how a run is played.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.soak.samples import MEASURES, ROLES, Sample, trend
+from tests.soak.streams import PLANS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "soak.md"
+COLORS = {plan.name: color for plan, color in zip(PLANS, ("#1f6feb", "#2e7d32", "#c62828"), strict=True)}
+HEAD = """# The soak
+
+`make soak` plays this, and writes this page from what it has recorded; do not edit.
+
+Three streams run side by side on three nodes of Kafka, over TLS with certificates of both sides: one at least once, one exactly
+once, and one from Kafka to Kafka, which reads the second and writes exactly once. Random faults hit nodes and their disks,
+drivers, Python workers and queries; topics get more partitions, certificates are replaced. A reader of committed rows
+(librdkafka) counts each row while retention removes it. *Accounted*: each row of each committed micro-batch was seen, and those
+of the exactly-once streams once; the rows of a key were in order in the first of them; no transaction is open at the end.
+"""
+
+
+def write(record: Mapping[str, Any], page: Path = PAGE) -> None:
+    """Write the page, its plots and the record."""
+    folder = page.with_name("results")
+    folder.mkdir(parents=True, exist_ok=True)
+    samples = [Sample(*each) for each in record["samples"]]
+    (folder / f"{page.stem}.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    draw_events(record, folder / f"{page.stem}_events.svg")
+    draw_samples(samples, folder / f"{page.stem}_processes.svg")
+    page.write_text(render(record, samples, page.stem), encoding="utf-8")
+    print(page)
+
+
+def render(record: Mapping[str, Any], samples: Sequence[Sample], stem: str) -> str:
+    """Return the page."""
+    verdict = record["verdict"]
+    length = (
+        f"{record['seconds'] / 3600:.1f} hours"
+        if record["seconds"] >= 3600
+        else f"{record['seconds'] / 60:.0f} minutes"
+    )
+    kinds = Counter(name for *_, name in record["faults"])
+    faults = ", ".join(f"{name} {count}×" for name, count in kinds.most_common()) or "none"
+    lines = [HEAD, f"{record['day']}, {length} on Kafka {record['version']}, seed {record['seed']}: **{verdict}**.", ""]
+    lines += [f"* {reported}" for reported in (*record["violations"], record["loud"]) if reported]
+    lines += [
+        "",
+        "| stream | queries | drivers | rows due | seen | missing | more than once |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for plan in PLANS:
+        lives, balance = record["lives"].get(plan.name, []), record["final"].get(plan.name, {})
+        cells = [f"{balance[key]:,}" if balance else "–" for key in ("due", "seen", "missing", "repeated")]
+        drivers = len({life["driver"] for life in lives})
+        lines.append(f"| {plan.name} | {len(lives)} | {drivers} | {' | '.join(cells)} |")
+    lines += ["", f"Faults: {faults}. In between {record['balances']} balances were struck.", ""]
+    lines += [f"![Faults, queries, and rows seen](results/{stem}_events.svg)", "", "## Processes", ""]
+    lines += [
+        "Medians of the first → the last quarter of the longest life of a driver, and the greatest value of the run.",
+        "",
+    ]
+    lines += ["| stream | process | " + " | ".join(MEASURES) + " |", "|---|---|" + "--:|" * len(MEASURES)]
+    for plan in PLANS:
+        for role in ROLES:
+            found = [trend(samples, plan.name, role, measure) for measure in MEASURES]
+            cells = [f"{each.begin:.0f} → {each.end:.0f} ({each.greatest:.0f})" if each else "–" for each in found]
+            lines.append(f"| {plan.name} | {role} | {' | '.join(cells)} |")
+    lines += ["", f"![Memory, threads and descriptors of drivers and workers](results/{stem}_processes.svg)", ""]
+    return "\n".join(lines)
+
+
+def draw_events(record: Mapping[str, Any], path: Path) -> None:
+    """Lanes of what was hit, and of the queries; below them the rows that the reader has seen."""
+    figure, (lanes, rows) = _figure(2, height_ratios=(3, 2))
+    names = [plan.name for plan in PLANS]
+    names += sorted({hit for _, _, hit, _ in record["faults"]} - set(names))
+    kinds = sorted({name for *_, name in record["faults"]})
+    for stream, lives in record["lives"].items():
+        for life in lives:
+            length = max(life["end"] - life["begin"], 0.1)
+            lanes.barh(names.index(stream), length / 60, left=life["begin"] / 60, height=0.5, color="#c9d8ee")
+    for begin, end, hit, name in record["faults"]:
+        length = max(end - begin, record["seconds"] / 300)
+        color = f"C{kinds.index(name) % 10}"
+        lanes.barh(names.index(hit), length / 60, left=begin / 60, height=0.7, color=color)
+    for kind in kinds:
+        lanes.barh(0, 0, color=f"C{kinds.index(kind) % 10}", label=kind)
+    lanes.set_yticks(range(len(names)), names)
+    lanes.invert_yaxis()
+    if kinds:
+        lanes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, frameon=False, fontsize=8)
+    for plan in PLANS:
+        times = [moment / 60 for moment, _ in record["seen"]]
+        rows.plot(
+            times, [seen.get(plan.topic, 0) for _, seen in record["seen"]], label=plan.name, color=COLORS[plan.name]
+        )
+    rows.set_ylabel("rows seen")
+    _save(figure, rows, path)
+
+
+def draw_samples(samples: Sequence[Sample], path: Path) -> None:
+    """One line for each stream: drivers' JVMs above, Python workers below; a column for each measure."""
+    figure, axes = _figure(2, len(MEASURES))
+    for row, role in zip(axes, ("JVM", "workers"), strict=True):
+        for place, (measure, axis) in enumerate(zip(MEASURES, row, strict=True)):
+            for plan in PLANS:
+                found = [each for each in samples if (each.stream, each.role) == (plan.name, role)]
+                values = [float(each[5 + place]) for each in found]
+                axis.plot(
+                    [each.moment / 60 for each in found],
+                    values,
+                    ".",
+                    markersize=2,
+                    color=COLORS[plan.name],
+                    label=plan.name,
+                )
+            axis.set_title(f"{role}: {measure}", fontsize=9)
+            axis.set_ylim(bottom=0)
+    _save(figure, axes[1][0], path)
+
+
+def _figure(rows: int, columns: int = 1, **more: Any) -> tuple[Any, Any]:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "pyproducer"
+    from matplotlib import pyplot as plt
+
+    return plt.subplots(rows, columns, figsize=(11, 5.2), sharex=True, layout="constrained", **more)
+
+
+def _save(figure: Any, legend: Any, path: Path) -> None:
+    from matplotlib import pyplot as plt
+
+    legend.legend(frameon=False, fontsize=8)
+    for axis in figure.axes:
+        axis.grid(alpha=0.3)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    figure.axes[-1].set_xlabel("minutes")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    write(json.loads((PAGE.with_name("results") / "soak.json").read_text(encoding="utf-8")))
