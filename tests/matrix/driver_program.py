@@ -83,7 +83,7 @@ def run(spark: SparkSession, job: dict[str, Any], stop: Path) -> dict[str, Any]:
 
 
 def read(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
-    """The rows of a query: lines of files, the columns `key` and `value` of a topic, or numbers, so many a micro-batch."""
+    """The rows of a query: lines of files, the columns `key` and `value` of a topic, or numbers, as its job says."""
     if "source" in job:
         return spark.readStream.format(job["format"]).options(**job["source"]).load().select("key", "value")
     if "numbers" in job:

@@ -120,7 +120,15 @@ class Soak:
         return [Hand(self, faults, self.pace) for faults in lanes if faults]
 
     def play(self) -> None:
-        """Faults, then peace, then the balance."""
+        """Faults, then peace, then the balance. What breaks the run itself is in the record too, after hours of faults."""
+        try:
+            self._play()
+        except (OSError, RuntimeError, KafkaException) as error:
+            self.record.violations.append(f"{self.now:.0f} s, the run broke: {error!r}")
+        for stream in self.streams:
+            self.record.lives[stream.plan.name] = [asdict(life) for life in stream.lives]
+
+    def _play(self) -> None:
         for topic in self.topics:
             self.brokers.cluster.create_topic(topic, PARTITIONS, replication_factor=3, config=RETENTION)
         with Bookkeeper(self.brokers.inner_servers, self.topics) as books:
@@ -137,8 +145,6 @@ class Soak:
                 hand.end()
             self.brokers.heal()
             self._finish(books)
-        for stream in self.streams:
-            self.record.lives[stream.plan.name] = [asdict(life) for life in stream.lives]
 
     def _loud(self) -> bool:
         self.record.loud = next((f"{each.plan.name}: {each.loud}" for each in self.streams if each.loud), "")
