@@ -21,6 +21,7 @@ from tests.soak.accounting import Account, Bookkeeper
 from tests.soak.run import Record, Soak, play
 from tests.soak.samples import Sample, Trend, trend
 from tests.soak.streams import PLANS, Stream
+from tests.support.kafka_node import KafkaFailed
 from tests.support.waiting import wait_until
 
 
@@ -168,6 +169,19 @@ def test_each_stream_is_judged_by_its_guarantee(tmp_path: Path, plan: int, rows:
     Soak._judge(soak, stream(tmp_path, [], plan), found.balance(due), found.first_missing(due))
     assert len(record.violations) == len(said)
     assert all(text in reported for text, reported in zip(said, record.violations, strict=True))
+
+
+def test_a_run_that_breaks_is_in_the_record_with_the_lives_of_its_queries(tmp_path: Path) -> None:
+    def break_off() -> None:
+        raise KafkaFailed("not within 120 s: the brokers")
+
+    record, query = Record(60.0, 1, 10), stream(tmp_path, [MadeUpDriver()])
+    query.turn()
+    soak: Any = SimpleNamespace(_play=break_off, record=record, now=7.0, streams=[query])
+    Soak.play(soak)
+    assert record.verdict == "violated"
+    assert "7 s, the run broke: KafkaFailed" in record.violations[0]
+    assert len(record.lives[PLANS[1].name]) == 1
 
 
 def test_the_trend_is_that_of_the_longest_life() -> None:
