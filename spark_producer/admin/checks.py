@@ -24,7 +24,6 @@ from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PR
 from spark_producer.protocol.messages import (
     ApiVersionsRequest,
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
@@ -179,8 +178,7 @@ def _versions(client: BlockingClient) -> Finding:
 
 
 def _topic(client: BlockingClient, settings: ConnectionSettings, topic: str) -> Iterator[Finding]:
-    body = MetadataRequest((MetadataRequestTopic(name=topic),), False, include_topic_authorized_operations=True)
-    response = client.request(METADATA, body)
+    response = client.metadata([topic], with_rights=True)
     row = next(
         (one for one in response.topics if one.name == topic),
         MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, topic),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -95,8 +96,12 @@ class BlockingClient(ExchangeClient):
             allow_auto_topic_creation=allow_auto_topic_creation, include_topic_authorized_operations=with_rights
         )
         if node is not ANY:
-            return self.learn(only_response(self.request_all([NodeRequest(node, METADATA, body)], deadline)))
-        return self.learn(self.request_any(METADATA, body, deadline))
+            response: MetadataResponse = only_response(self.request_all([NodeRequest(node, METADATA, body)], deadline))
+            if not self.learn(response):
+                raise ConnectionFailed(f"the address of broker {node} leads to another cluster now")
+            return response
+        deadline = self.deadline() if deadline is None else deadline
+        return self._metadata(body, deadline, self.clock())
 
     # Topics
 
@@ -151,7 +156,7 @@ class BlockingClient(ExchangeClient):
         attempt = 0
         while True:
             try:
-                found = topic_leaders(self.learn(self._request_any(METADATA, body, deadline, began)), topic)
+                found = topic_leaders(self._metadata(body, deadline, began), topic)
             except KafkaTimeout as error:  # an earlier response explains more than a timeout
                 raise wait.error() if wait.answered else error from None
             status = self._judged(wait, found)
@@ -180,7 +185,9 @@ class BlockingClient(ExchangeClient):
         body = MetadataRequest((MetadataRequestTopic(name=topic),), False)
         unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
         return any(
-            isinstance(one, MetadataResponse) and topic_leaders(one, topic).error_code != unknown
+            isinstance(one, MetadataResponse)
+            and not self._identity.is_of_another(one)
+            and topic_leaders(one, topic).error_code != unknown
             for one in self.request_each(METADATA, body, self.brokers).values()
         )
 
@@ -194,13 +201,37 @@ class BlockingClient(ExchangeClient):
                 if self.clock() >= deadline:
                     raise
 
-    def learn(self, response: MetadataResponse) -> MetadataResponse:
-        """Return a Metadata response, after the connections have taken over its brokers."""
-        if response.brokers:
-            with self._closed_if_interrupted():
+    def _metadata(self, body: MetadataRequest, deadline: float, began: float) -> MetadataResponse:
+        """Return the response of any broker of the cluster. The bootstrap servers are asked instead of a broker of another one.
+
+        Raises: as `metadata`.
+        """
+        for attempt in itertools.count():
+            response: MetadataResponse = self._request_any(METADATA, body, deadline, began)
+            if self.learn(response):
+                return response
+            pause = self.retry_backoff.delay(attempt)
+            if self.clock() + pause >= deadline:
+                raise KafkaTimeout(
+                    f"within {self._timeout_text} no broker has answered for the cluster of the bootstrap servers. What to do: "
+                    "see where the addresses of the brokers lead (advertised.listeners, DNS, load balancers)."
+                )
+            self._pause(pause, "the bootstrap servers", began)
+        raise AssertionError
+
+    def learn(self, response: MetadataResponse) -> bool:
+        """Let the connections take over the brokers of a Metadata response.
+
+        Return False if it is not to be used, as it is of another cluster: then the bootstrap servers are used again (KIP-1242).
+        """
+        with self._closed_if_interrupted():
+            if self._identity.demands_rebootstrap(response):
+                self._rebootstrap()
+                return False
+            if response.brokers:
                 self.brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
-                self._connections().set_nodes(self.brokers)
-        return response
+                self._connections().set_nodes(self.brokers, self._identity.cluster_id)
+        return True
 
 
 def metadata_request(topics: Sequence[str] | None) -> MetadataRequest:

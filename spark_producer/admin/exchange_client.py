@@ -21,6 +21,7 @@ from spark_producer.errors import (
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, Completion
 from spark_producer.network.settings import ConnectionSettings, principal
+from spark_producer.protocol import ClusterIdentity, is_misrouted
 
 MAX_IN_FLIGHT = 5
 """Maximum requests to one broker without a response: brokers remember as many batches of a producer in a partition."""
@@ -53,6 +54,9 @@ class ExchangeClient:
         """The pauses before a request is repeated, because a partition has no leader yet for example."""
         self.brokers: dict[int, tuple[str, int]] = {}
         """The addresses of the cluster's brokers by node, from the last Metadata response; empty before the first."""
+        self._identity = ClusterIdentity(checks=settings.check_cluster)
+        self._misrouted = False
+        """Whether a broker has refused a connection that is meant for another one: the addresses are wrong."""
         self.requests = 0
         """The number of requests sent."""
         self.rounds = 0
@@ -150,6 +154,7 @@ class ExchangeClient:
                     self._take(client.poll(0))  # a connection that was closed meanwhile must not cost a request
                 self._give_up_lost()
                 self._begun.append(exchange)
+                self._rebootstrap_if_misrouted()
                 self._send_all()
         return exchange
 
@@ -178,6 +183,7 @@ class ExchangeClient:
         now = self.clock()
         self._send_all()
         self._give_up_lost()
+        self._rebootstrap_if_misrouted()
         if not exchange.is_done:
             self._take(self._poll(max(0.0, min(exchange.deadline - now, POLL_INTERVAL))))
         if now >= exchange.deadline:  # after a poll: a slow name look-up may have taken all the time
@@ -201,11 +207,25 @@ class ExchangeClient:
 
     def _give_up_lost(self) -> None:
         """Give up the nodes to which the first attempt to connect has failed."""
-        lost = set(self._connections().take_disconnected())
+        client = self._connections()
+        lost = set(client.take_disconnected())
+        self._misrouted |= any(is_misrouted(client.last_error(node)) for node in lost)
         for exchange in self._begun:
             if exchange.fail_fast:
                 for node in [each for each in exchange.unsent if each in lost or self._is_unknown(each)]:
                     self._give_up(exchange, node, f"no broker could be reached: {self._reasons(node)}")
+
+    def _rebootstrap_if_misrouted(self) -> None:
+        """Use the bootstrap servers again after a refusal, once no request is for a certain node: those may still be answered."""
+        if self._misrouted and all(node is ANY for exchange in self._begun for node in exchange.nodes()):
+            self._rebootstrap()
+
+    def _rebootstrap(self) -> None:
+        """Forget all brokers, so that the bootstrap servers are used again."""
+        self._misrouted = False
+        self._identity.forget()
+        self.brokers = {}
+        self._connections().set_nodes({})
 
     def _ready(self, node: int | None, exchange: Exchange) -> int | None:
         """Return `node`, or the best one for a request to any, if it takes a request now; begin to connect if it does not.
@@ -217,8 +237,7 @@ class ExchangeClient:
         if node is not ANY:
             return node if client.ready(node) else None
         if client.all_nodes_unavailable():  # only the bootstrap servers can say where the cluster is (KIP-899)
-            self.brokers = {}
-            client.set_nodes({})
+            self._rebootstrap()
         best = client.least_loaded()
         if best is not None and client.ready(best):
             return best
@@ -281,7 +300,7 @@ class ExchangeClient:
     def _connections(self) -> Client:
         if self._client is None:
             client = Client(self._settings, clock=self.clock)
-            client.set_nodes(self.brokers)
+            client.set_nodes(self.brokers, self._identity.cluster_id)
             self._client = client
         return self._client
 

@@ -88,6 +88,11 @@ class ConnectionOptions(SecurityOptions):
         kafka_default="32768",
         unit="bytes",
     )
+    metadata_cluster_check_enable: bool = option(
+        True,
+        "Refuse a broker that is not the one expected at its address, or of another cluster, and start again from "
+        "`bootstrap.servers`. Writes do so only with `metadata.recovery.strategy` of `rebootstrap`.",
+    )
     enable_metrics_push: bool = option(
         True, "Send metrics to brokers that ask for them (KIP-714; docs/metrics.md, Pushed to brokers)."
     )
@@ -97,6 +102,11 @@ class ConnectionOptions(SecurityOptions):
     def max_in_flight(self) -> int:
         """Maximum requests in flight per broker."""
         return 5
+
+    @property
+    def checks_cluster(self) -> bool:
+        """Whether a broker of another cluster is refused, and the brokers are found anew (KIP-1242)."""
+        return self.metadata_cluster_check_enable
 
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():

@@ -107,11 +107,6 @@ class ProducerConfig(ConnectionOptions):
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         300000, "Start again from `bootstrap.servers` after this time without a response.", low=0, high=INT32_MAX
     )
-    metadata_cluster_check_enable: bool = option(
-        True,
-        "Refuse a broker that is not the one expected at its address, and start again from `bootstrap.servers`; only with "
-        "`metadata.recovery.strategy` of `rebootstrap`.",
-    )
     metrics_sample_window_ms: int = option(30000, "Time of one sample of the metrics.", low=1, high=INT64_MAX)
     metrics_num_samples: int = option(2, "Samples for rates, averages and maxima.", low=1, high=INT32_MAX)
     metrics_recording_level: str = option(
@@ -173,6 +168,11 @@ class ProducerConfig(ConnectionOptions):
     def max_in_flight(self) -> int:
         """Maximum requests in flight per broker."""
         return self.max_in_flight_requests_per_connection
+
+    @property
+    def checks_cluster(self) -> bool:
+        """Whether a broker of another cluster is refused: what is refused must be found anew (KIP-1242)."""
+        return self.metadata_cluster_check_enable and self.metadata_recovery_strategy == "rebootstrap"
 
     def _check_together(self) -> None:
         """Check the rules between options (KIP-91, KIP-679). A contradiction is an error, and is never corrected silently."""

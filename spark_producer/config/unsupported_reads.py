@@ -56,7 +56,6 @@ UNSUPPORTED_READS: Mapping[str, str] = SECURITY_UNSUPPORTED | {
     "metadata.max.idle.ms": _METADATA,
     "metadata.recovery.strategy": _METADATA,
     "metadata.recovery.rebootstrap.trigger.ms": _METADATA,
-    "metadata.cluster.check.enable": _METADATA,
     "bootstrap.resolve.timeout.ms": "`kafka.default.api.timeout.ms` bounds the wait",
     "share.acknowledgement.mode": _SHARES,
     "share.acquire.mode": _SHARES,

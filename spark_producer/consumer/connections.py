@@ -42,9 +42,12 @@ class Connections:
     metrics: ConsumerMetrics
     telemetry: TelemetryPusher | None = None
     """The pushes of metrics, once a read has begun that allows them."""
-    cluster: KnownCluster = field(default_factory=KnownCluster)
+    cluster: KnownCluster = field(init=False)
     used: float = 0.0
     process: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        self.cluster = KnownCluster(checks=self.settings.check_cluster)
 
     def begin(self, settings: FetchSettings, clock: Callable[[], float]) -> TelemetryPusher | None:
         """Begin a read, and return the pushes of metrics, if it allows them."""

@@ -16,7 +16,7 @@ from spark_producer.consumer.requests import Request
 from spark_producer.consumer.settings import FetchSettings
 from spark_producer.errors import IllegalState, PyProducerError
 from spark_producer.network.client import Completion
-from spark_producer.protocol import FETCH
+from spark_producer.protocol import FETCH, is_misrouted
 from spark_producer.telemetry.pusher import TelemetryPusher
 
 MAX_POLL_S = 1.0
@@ -173,16 +173,18 @@ class FetchThread:
         for done in completions:
             if isinstance(done.tag, Request):
                 self._handle(done.tag, done, now)
+        cluster, elsewhere = self._connections.cluster, False
         for node in client.take_disconnected():
-            fetcher.on_disconnect(node, client.last_error(node), now)
+            error = client.last_error(node)
+            elsewhere |= is_misrouted(error)
+            fetcher.on_disconnect(node, error, now)
             if (fatal := client.fatal_error()) is not None:
                 raise fatal
-        cluster = self._connections.cluster
-        if client.all_nodes_unavailable():  # only the bootstrap servers can find the cluster (KIP-899)
+        if elsewhere or client.all_nodes_unavailable():  # only the bootstrap servers can find the cluster (KIP-899)
             cluster.clear()
         if cluster.brokers is not self._brokers:
             self._brokers = cluster.brokers
-            client.set_nodes(self._brokers)
+            client.set_nodes(self._brokers, cluster.identity.cluster_id)
 
     def _handle(self, request: Request, done: Completion, now: float) -> None:
         """Put the batches of a response into the queue."""

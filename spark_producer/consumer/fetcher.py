@@ -132,7 +132,8 @@ class Fetcher:
             elif (leader := self._cluster.leader_of(each.topic_partition)) is None:
                 leaderless.append(each)
             elif each.look_up is None:
-                by_node.setdefault(leader.node if each.replica == NO_LEADER else each.replica, []).append(each)
+                known = each.replica in self._cluster.brokers  # they may have been found anew since
+                by_node.setdefault(each.replica if known else leader.node, []).append(each)
             elif self._ready(leader.node, [each], network, now):
                 each.in_flight = True
                 yield look_up_request(leader.node, each, each.look_up, leader.epoch)
@@ -339,10 +340,9 @@ class Fetcher:
     # Leaders
 
     def _on_metadata(self, request: Request, body: MetadataResponse, now: float) -> None:
-        if body.error_code:
-            self._failed(request, now, broker_error(body.error_code, "Metadata"))
+        if code := self._cluster.learn(body):
+            self._failed(request, now, broker_error(code, "Metadata"))
             return
-        self._cluster.learn(body)
         found = {row.name: row for row in body.topics}
         requested = {row.name: found.get(row.name) for row in request.body.topics}
         error_of = errors_of(requested)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
+from spark_producer.protocol import ClusterIdentity
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
 
 MAX_UNUSED_S = 600.0
@@ -23,7 +24,9 @@ class Leader(NamedTuple):
 class KnownCluster:
     """The brokers and leaders of the newest Metadata responses. It outlives a read, since errors correct it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, checks: bool = True) -> None:
+        """With `checks` responses of another cluster than that of the first one are not used (KIP-1242)."""
+        self.identity = ClusterIdentity(checks=checks)
         self.brokers: dict[int, tuple[str, int]] = {}
         self.topic_ids: dict[str, bytes] = {}
         """The ids of the topics (KIP-516) whose leaders are known."""
@@ -55,12 +58,21 @@ class KnownCluster:
         self._leaders.pop(topic_partition, None)
 
     def clear(self) -> None:
-        """Drop everything, since no broker can be reached."""
+        """Drop all brokers and leaders, so that the bootstrap servers are asked."""
         self.brokers = {}
         self._leaders.clear()
+        self.identity.forget()
 
-    def learn(self, response: MetadataResponse) -> None:
-        """Take over the brokers of a response, and the leaders of its topics that are among these brokers."""
+    def learn(self, response: MetadataResponse) -> int:
+        """Take over the brokers of a response, and the leaders of its topics that are among these brokers; return 0.
+
+        Otherwise return the error code for which the response is not used; REBOOTSTRAP_REQUIRED drops what is known.
+        """
+        if self.identity.demands_rebootstrap(response):
+            self.clear()
+            return Code.REBOOTSTRAP_REQUIRED
+        if response.error_code:
+            return response.error_code
         self.brokers = {row.node_id: (row.host, row.port) for row in response.brokers} or self.brokers
         for topic in response.topics:
             self.topic_ids[topic.name or ""] = topic.topic_id
@@ -69,6 +81,7 @@ class KnownCluster:
                 self.forget(topic_partition)
                 if not topic.error_code and row.leader_id in self.brokers:
                     self._leaders[topic_partition] = Leader(row.leader_id, row.leader_epoch)
+        return Code.NONE
 
 
 def errors_of(topics: Mapping[str, MetadataResponseTopic | None]) -> Callable[[TopicPartition], int]:

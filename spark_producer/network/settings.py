@@ -26,6 +26,7 @@ PLAIN = (
     "connections_max_idle",
     "send_buffer_bytes",
     "receive_buffer_bytes",
+    "check_cluster",
 )
 """The fields that `repr` shows. Others never reach a log or a traceback; of `security` only the name of the protocol does."""
 
@@ -59,6 +60,8 @@ class ConnectionSettings:
     connections_max_idle: float = 540.0
     send_buffer_bytes: int = KERNEL_DEFAULT
     receive_buffer_bytes: int = KERNEL_DEFAULT
+    check_cluster: bool = True
+    """Whether brokers of another cluster than that of the first response are refused (`metadata.cluster.check.enable`)."""
     security: SecuritySettings = UNSECURED
 
     @classmethod
@@ -90,6 +93,7 @@ class ConnectionSettings:
             connections_max_idle=config.connections_max_idle_ms / 1000,
             send_buffer_bytes=config.send_buffer_bytes,
             receive_buffer_bytes=config.receive_buffer_bytes,
+            check_cluster=config.checks_cluster,
             security=security,
         )
 

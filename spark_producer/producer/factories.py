@@ -18,7 +18,7 @@ def make_metadata(config: options.ProducerConfig, backoff: Callable[[int], float
         max_age=config.metadata_max_age_ms / 1000,
         max_idle=config.metadata_max_idle_ms / 1000,
         backoff=backoff,
-        check_cluster=config.metadata_cluster_check_enable,
+        check_cluster=config.checks_cluster,
         rebootstrap_after=config.metadata_recovery_rebootstrap_trigger_ms / 1000 if recovers else None,
     )
 

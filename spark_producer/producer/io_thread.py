@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import cast
 
 from spark_producer.accumulator import RecordAccumulator
-from spark_producer.common.error_codes import Code
-from spark_producer.errors import BrokerError, ProducerClosed, PyProducerError
+from spark_producer.errors import ProducerClosed, PyProducerError
 from spark_producer.producer.metadata_wait import MetadataWaiter
 from spark_producer.producer.metrics_access import Meter
 from spark_producer.producer.network_client import Network
 from spark_producer.producer.outages import Outages
-from spark_producer.protocol import PRODUCE
+from spark_producer.protocol import PRODUCE, is_misrouted
 from spark_producer.sender import RequestBatches, Sender
 from spark_producer.telemetry.pusher import TelemetryPusher
 
@@ -161,7 +160,7 @@ class IoThread:
             self._topics.last_error = error or self._topics.last_error
             self._outages.on_disconnect(node, error, self._clock())
             sender.on_disconnect(node)
-            if isinstance(error, BrokerError) and error.code == Code.REBOOTSTRAP_REQUIRED:
+            if is_misrouted(error):
                 self._metadata.reject_nodes(self._clock())
             if (fatal_error := client.fatal_error()) is not None:
                 raise fatal_error

@@ -53,6 +53,7 @@ from spark_producer.protocol.apis import (
     ResponseBody,
     produce_by_name,
 )
+from spark_producer.protocol.cluster_identity import ClusterIdentity, is_misrouted
 from spark_producer.protocol.codec import (
     RequestFrame,
     decode_request,
@@ -114,6 +115,7 @@ __all__ = [
     "Api",
     "BrokerIdentity",
     "Buffer",
+    "ClusterIdentity",
     "Connection",
     "ConnectionState",
     "FrameReader",
@@ -127,6 +129,7 @@ __all__ = [
     "decoded_records",
     "encode_request",
     "encode_response",
+    "is_misrouted",
     "messages",
     "produce_by_name",
 ]

@@ -17,14 +17,12 @@ from typing import NamedTuple
 
 from spark_producer.common.cluster import NO_LEADER, Cluster, Node, TopicInfo, TopicPartition
 from spark_producer.common.error_codes import Action, Code
-from spark_producer.common.escape import escaping_logger, for_log
+from spark_producer.protocol import ClusterIdentity
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster_updates import apply_hints, describe, merge
 from spark_producer.sender.missing_partitions import Absence, MissingPartitions
 from spark_producer.sender.stale_leader_epochs import StaleLeaderEpochs
 from spark_producer.sender.topic_ids import TopicIds
-
-logger = escaping_logger("pyproducer")
 
 
 class TopicWaiter:
@@ -97,11 +95,14 @@ class Metadata:
         self._topic_ids = TopicIds()
         self._rebootstrap_after = rebootstrap_after
         """seconds without a response before the bootstrap servers are used again (KIP-1102); None for never"""
-        self._check_cluster = check_cluster and rebootstrap_after is not None
-        self.cluster_id: str | None = None
-        """the id of the cluster whose nodes are known, if it is to be checked (KIP-1242)"""
+        self._identity = ClusterIdentity(checks=check_cluster and rebootstrap_after is not None)
         self._unanswered_since: float | None = None
         self._last_response_at: float | None = None
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster whose nodes are known, if it is to be checked (KIP-1242)."""
+        return self._identity.cluster_id
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
@@ -238,12 +239,10 @@ class Metadata:
         `request_leaders` for its batches.
         """
         request = self._in_flight
-        if request is None or response.error_code or not response.brokers:
-            if response.error_code == Code.REBOOTSTRAP_REQUIRED:
-                self.rebootstrap(now)
-            return self.on_failure(now)
-        if self._is_of_another_cluster(response):
+        if self._identity.demands_rebootstrap(response):
             self.rebootstrap(now)
+            return self.on_failure(now)
+        if request is None or response.error_code or not response.brokers:
             return self.on_failure(now)
         self._in_flight = None
         self._unanswered_since = None
@@ -284,7 +283,8 @@ class Metadata:
     def rebootstrap(self, now: float) -> None:
         """Forget all nodes, so that the bootstrap servers are used again (KIP-899). The topics are kept."""
         if self._rebootstrap_after is not None and self.cluster.nodes:
-            self.cluster, self.cluster_id = self.cluster.replace(nodes={}), None
+            self.cluster = self.cluster.replace(nodes={})
+            self._identity.forget()
             self._unanswered_since = now
             self._due_at = self._not_before = 0.0
 
@@ -292,21 +292,6 @@ class Metadata:
         """Use the bootstrap servers again after a pause, because the address of a node leads to another broker (KIP-1242)."""
         self.rebootstrap(now)
         self._pause(now)
-
-    def _is_of_another_cluster(self, response: MetadataResponse) -> bool:
-        """Return whether a node has responded for another cluster than that of the bootstrap servers: its address is reused."""
-        known = self.cluster_id
-        if known is None and self._check_cluster:
-            self.cluster_id = response.cluster_id
-        if known is None or response.cluster_id in (known, None):
-            return False
-        logger.warning(
-            "A broker at a known address is now of cluster %r, not of %r: the bootstrap servers are asked again "
-            "(kafka.metadata.cluster.check.enable)",
-            for_log(response.cluster_id or ""),
-            for_log(known),
-        )
-        return True
 
     def _complete_waiters(
         self, request: InFlightMetadataRequest, described: Mapping[str, TopicInfo], now: float

@@ -83,10 +83,12 @@ class EarlyRequests:
         exchange = self._take(NodeRequest(node, METADATA, metadata_request(topics)))
         if exchange is not None:
             [response] = self._client.finish(exchange, deadline)
-            if not isinstance(response, PyProducerError):
-                return self._client.learn(response)
-            if self._client.clock() >= deadline:
-                raise response
+            if isinstance(response, PyProducerError):
+                if self._client.clock() >= deadline:
+                    raise response
+            elif self._client.learn(response):
+                found: MetadataResponse = response
+                return found
         return self._client.metadata(topics, deadline, node)
 
     def _take(self, call: NodeRequest) -> Exchange | None:

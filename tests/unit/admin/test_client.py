@@ -23,7 +23,7 @@ from spark_producer.network.fatal_errors import MIN_CLOSES
 from spark_producer.protocol import METADATA, messages
 from tests.fakes.hurry import RunningClock
 from tests.fakes.login_scripts import REFUSALS, Refusal
-from tests.fakes.scripted_server import Peer, Script, ScriptedServer
+from tests.fakes.scripted_server import ALL_VERSIONS, Peer, Script, ScriptedServer
 
 pytestmark = pytest.mark.usefixtures("free_pauses")
 
@@ -31,6 +31,12 @@ SHORT = 0.3
 """Seconds, for calls that time out whatever has happened until then."""
 TIMEOUT = 20.0
 """Seconds, for calls that time out once something has happened."""
+
+
+OF_KAFKA_4_3 = messages.ApiVersionsResponse(
+    api_keys=tuple(each._replace(max_version=4) if each.api_key == 18 else each for each in ALL_VERSIONS.api_keys)
+)
+"""The versions of a broker that does not compare its identity with the expected one."""
 
 
 def client_of(*addresses: tuple[str, int], **more: Any) -> BlockingClient:
@@ -449,3 +455,35 @@ def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> No
             else:
                 with pytest.raises(TopicNotFound, match="for topic 'topic', still after 0 s"):
                     client.wait_for_topic("topic", create=True, unknown_timeout=0)
+
+
+# The cluster id (KIP-1242)
+
+
+@pytest.mark.covers("NW9")
+@pytest.mark.parametrize("checks", [True, False])
+def test_metadata_of_another_cluster_is_not_used(checks: bool) -> None:
+    """An older broker, which compares nothing, has the address of broker 3: the bootstrap server is asked again."""
+    servers: list[ScriptedServer] = []
+
+    def ours(peer: Peer) -> None:
+        peer.negotiate()
+        while True:
+            peer.answer(peer.read(), cluster(servers[1], topic(3))._replace(cluster_id="ours"))
+
+    def theirs(peer: Peer) -> None:
+        peer.negotiate(OF_KAFKA_4_3)
+        while True:
+            peer.answer(peer.read(), cluster(servers[1], topic(3, 3))._replace(cluster_id="theirs"))
+
+    with ScriptedServer(ours) as bootstrap, ScriptedServer(theirs) as other:
+        servers += bootstrap, other
+        settings = ConnectionSettings((bootstrap.address,), check_cluster=checks)
+        with BlockingClient(settings, timeout=TIMEOUT) as client:
+            client.metadata(["topic"])
+            found = client.metadata(["topic"])
+            assert found.cluster_id == ("ours" if checks else "theirs")
+            assert len(client.wait_for_topic("topic")) == (1 if checks else 2)
+            if checks:
+                with pytest.raises(ConnectionFailed, match="broker 3 leads to another cluster"):
+                    client.metadata(["topic"], node=3)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.error_codes import Code
 from spark_producer.consumer.known_cluster import MAX_UNUSED_S, KnownCluster
 from spark_producer.protocol.messages import (
     MetadataResponse,
@@ -31,3 +34,41 @@ def test_topics_that_no_read_uses_are_forgotten() -> None:
     assert cluster.leader_of(TopicPartition("t49", 0)) is not None
     cluster.use(["t49"], 3600.0 * 49 + MAX_UNUSED_S)
     assert cluster.leader_of(TopicPartition("always", 0)) is not None, "it was used not long ago"
+
+
+def response(leader: int = 1, cluster_id: str | None = "ours", error_code: int = 0) -> MetadataResponse:
+    topics = (MetadataResponseTopic(0, "t", b"i" * 16, partitions=(MetadataResponsePartition(0, 0, leader, 7),)),)
+    brokers = (*BROKERS, MetadataResponseBroker(2, "broker2", 9092))
+    return MetadataResponse(brokers=brokers, topics=topics, cluster_id=cluster_id, error_code=error_code)
+
+
+@pytest.mark.covers("NW9")
+@pytest.mark.parametrize(("cluster_id", "code"), [("theirs", 0), ("ours", Code.REBOOTSTRAP_REQUIRED)])
+def test_a_response_of_another_cluster_drops_what_is_known(cluster_id: str, code: int) -> None:
+    """So does one that demands it (KIP-1102). The bootstrap servers then decide."""
+    cluster = KnownCluster()
+    assert cluster.learn(response()) == Code.NONE
+    assert cluster.learn(response(2, cluster_id, code)) == Code.REBOOTSTRAP_REQUIRED
+    assert (cluster.brokers, cluster.leader_of(TopicPartition("t", 0))) == ({}, None)
+    assert cluster.learn(response(2, "theirs")) == Code.NONE
+    assert cluster.identity.cluster_id == "theirs"
+
+
+@pytest.mark.covers("NW9")
+@pytest.mark.parametrize(("cluster_id", "checks"), [("ours", True), (None, True), ("theirs", False)])
+def test_a_response_is_used_if_there_is_nothing_to_check(cluster_id: str | None, checks: bool) -> None:
+    cluster = KnownCluster(checks=checks)
+    cluster.learn(response())
+    assert cluster.learn(response(2, cluster_id)) == Code.NONE
+    leader = cluster.leader_of(TopicPartition("t", 0))
+    assert leader is not None
+    assert leader.node == 2
+
+
+def test_a_response_with_another_error_changes_nothing() -> None:
+    cluster = KnownCluster()
+    cluster.learn(response())
+    assert cluster.learn(response(2, "ours", Code.UNKNOWN_SERVER_ERROR)) == Code.UNKNOWN_SERVER_ERROR
+    leader = cluster.leader_of(TopicPartition("t", 0))
+    assert leader is not None
+    assert leader.node == 1
