@@ -112,6 +112,10 @@ class AuthenticationFailed(SecurityError):
     connected: bool = True
 
 
+LOGIN_ADVICE = "Brokers do not answer without a login: solve that first"
+"""The advice about a wait that ended while there was no token or ticket: the brokers may be well."""
+
+
 class TlsFailed(SecurityError):
     """The TLS handshake failed, or a certificate, key or store is unusable.
 

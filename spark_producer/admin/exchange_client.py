@@ -12,6 +12,8 @@ from spark_producer.admin.exchange import ANY, Exchange, NodeRequest, ResponseOr
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.escape import for_log
 from spark_producer.errors import (
+    LOGIN_ADVICE,
+    AuthenticationFailed,
     BrokersUnreachable,
     ConnectionFailed,
     KafkaTimeout,
@@ -188,8 +190,7 @@ class ExchangeClient:
             self._take(self._poll(max(0.0, min(exchange.deadline - now, POLL_INTERVAL))))
         if now >= exchange.deadline:  # after a poll: a slow name look-up may have taken all the time
             for node in list(exchange.unsent):
-                text = f"no broker could be reached within {self.timeout:g} s: {self._reasons(node)}"
-                self._give_up(exchange, node, text)
+                self._give_up(exchange, node, f" within {self.timeout:g} s")
 
     def _send_all(self) -> None:
         """Send the requests whose nodes are ready."""
@@ -213,7 +214,7 @@ class ExchangeClient:
         for exchange in self._begun:
             if exchange.fail_fast:
                 for node in [each for each in exchange.unsent if each in lost or self._is_unknown(each)]:
-                    self._give_up(exchange, node, f"no broker could be reached: {self._reasons(node)}")
+                    self._give_up(exchange, node)
 
     def _rebootstrap_if_misrouted(self) -> None:
         """Use the bootstrap servers again after a refusal, once no request is for a certain node: those may still be answered."""
@@ -265,15 +266,27 @@ class ExchangeClient:
             exchange.responses[position] = completion.body if error is None else error
             exchange.last_response = self.clock()
 
-    def _give_up(self, exchange: Exchange, node: int | None, text: str) -> None:
-        """Put an error in place of the responses to the requests that wait for a connection to `node`."""
+    def _give_up(self, exchange: Exchange, node: int | None, limit: str = "") -> None:
+        """Put an error in place of the responses to the requests that wait for a connection to `node`. `limit` names the wait."""
+        error = BrokersUnreachable(self._login_problem(node, limit) or self._unreached(node, limit))
+        for position in exchange.unsent.pop(node):
+            exchange.responses[position] = error
+
+    def _login_problem(self, node: int | None, limit: str) -> str:
+        """Return the text about a login that cannot begin, as there is no token or ticket; empty if that is not the reason."""
+        errors = [self._connections().last_error(each) for each in (self._nodes if node is ANY else [node])]
+        found = next((each for each in errors if isinstance(each, AuthenticationFailed) and not each.connected), None)
+        if found is None:
+            return ""
+        return f"no login was possible{limit}: {str(found).rstrip('.')}. {LOGIN_ADVICE}."
+
+    def _unreached(self, node: int | None, limit: str) -> str:
         advice = (
             "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run, and firewalls"
             if (min(self._nodes) if node is ANY else node) < 0
             else "these addresses come from the brokers themselves: check their advertised.listeners"
         )
-        for position in exchange.unsent.pop(node):
-            exchange.responses[position] = BrokersUnreachable(f"{text}. What to do: {advice}.")
+        return f"no broker could be reached{limit}: {self._reasons(node)}. What to do: {advice}."
 
     def _pause(self, seconds: float, subject: str, began: float) -> None:
         until = self.clock() + seconds

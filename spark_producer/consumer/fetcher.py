@@ -18,7 +18,16 @@ from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.consumer.partition_fetch import LookUp, PartitionFetch
 from spark_producer.consumer.requests import Request, fetch_request, look_up_request, metadata_request
 from spark_producer.consumer.settings import FetchSettings
-from spark_producer.errors import RIGHTS, BrokerError, KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
+from spark_producer.errors import (
+    LOGIN_ADVICE,
+    RIGHTS,
+    AuthenticationFailed,
+    BrokerError,
+    KafkaTimeout,
+    PyProducerError,
+    UnsupportedVersion,
+    broker_error,
+)
 from spark_producer.network.settings import principal
 from spark_producer.protocol import FETCH, METADATA
 from spark_producer.protocol.messages import (
@@ -38,6 +47,7 @@ AHEAD = 3
 """Responses of full size that may wait or be in flight: one is decoded, one waits, one arrives. More would not come sooner, and
 their memory would be cold when it is decoded."""
 
+REACH_ADVICE = "What to do: see that the brokers run and can be reached, or raise kafka.default.api.timeout.ms"
 READ_ADVICE = "grant READ and DESCRIBE on the topic to this user"
 
 NO_TOPIC_IDS: Mapping[str, bytes] = MappingProxyType({})
@@ -192,11 +202,12 @@ class Fetcher:
     def _check_timeout(self, state: PartitionFetch, now: float) -> None:
         if now - state.failing_since < self._settings.timeout:
             return
-        cause = "no connection to a broker" if state.error is None else str(state.error)
+        cause = "no connection to a broker" if state.error is None else str(state.error).rstrip(".")
+        lacks_login = isinstance(state.error, AuthenticationFailed)  # not fatal, so there is no token
+        advice = LOGIN_ADVICE if lacks_login else REACH_ADVICE
         raise KafkaTimeout(
             f"reading {state.topic_partition} at offset {state.position} failed: no progress within {self._settings.timeout:g} s "
-            f"(default.api.timeout.ms); last: {cause}. What to do: see that the brokers run and can be reached, or raise "
-            "kafka.default.api.timeout.ms."
+            f"(default.api.timeout.ms); last: {cause}. {advice}."
         )
 
     # Responses

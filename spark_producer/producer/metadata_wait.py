@@ -16,6 +16,7 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.config import ProducerConfig
 from spark_producer.config.control_topics import is_control_topic, refusal
 from spark_producer.errors import (
+    LOGIN_ADVICE,
     AuthenticationFailed,
     BrokerError,
     BrokersUnreachable,
@@ -271,7 +272,7 @@ class MetadataWaiter:
         if isinstance(
             self.last_error, AuthenticationFailed
         ):  # not fatal, so there is no token: the brokers may be well
-            advice = " Brokers do not answer without a login: solve that first"
+            advice = f" {LOGIN_ADVICE}"
         return BrokersUnreachable(
             f"none of the bootstrap servers {self._config.bootstrap_servers} answered {within}.{reason}{advice}"
         )

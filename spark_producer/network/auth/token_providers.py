@@ -21,6 +21,12 @@ _AWS_FINAL: Final = (
 )  # fmt: skip
 """Errors of the signer after which a retry is unlikely to succeed; the first two mean that there are no credentials."""
 
+_NO_AWS_CREDENTIALS: Final = (
+    "raised AttributeError: 'NoneType'",
+    "raised ValueError: AWS Credentials can not be empty",
+)
+"""The signer has no check of its own for missing credentials, and looks for the key in what botocore found: None."""
+
 _AWS_HOST: Final = re.compile(r"(?:.+\.)?(?:kafka|kafka-serverless)\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
 _MIN_MILLISECONDS: Final = 10**11
 """Minimum expiry of a token in milliseconds: smaller values are seconds, since as milliseconds they would be before 1974."""
@@ -72,8 +78,10 @@ def from_aws(options: Sequence[tuple[str, str]], region: str) -> Token:
         )
     problem, returned = _call(_aws_call(signer, dict(options), region), with_text=True)
     if problem:
+        said = "found no AWS credentials" if problem.startswith(_NO_AWS_CREDENTIALS) else problem
         raise AuthenticationFailed(
-            f"the AWS signer for {region} {problem}. Check the AWS credentials on the driver and the executors",
+            f"the AWS signer for {region} {said}. Check the AWS credentials on the driver and the executors: environment "
+            "variables, a profile, or the role of the instance or pod",
             fatal=any(problem.startswith(f"raised {name}:") for name in _AWS_FINAL),
         )
     token = _token(returned)

@@ -10,10 +10,17 @@ import pytest
 
 from spark_producer.common.isolation_level import IsolationLevel
 from spark_producer.consumer.fetcher import AHEAD, Fetcher
-from spark_producer.errors import BrokerError, ConnectionFailed, CorruptRecord, KafkaTimeout, UnsupportedVersion
+from spark_producer.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ConnectionFailed,
+    CorruptRecord,
+    KafkaTimeout,
+    UnsupportedVersion,
+)
 from spark_producer.protocol import FETCH, FETCH_BY_ID, METADATA
 from spark_producer.protocol.messages import NO_UUID, FetchResponse, FetchTopicResponse
-from tests.unit.consumer.fetcher_harness import TOPIC, TOPIC_ID, FetcherHarness, batch, of, positions, row
+from tests.unit.consumer.fetcher_harness import BOOTSTRAP, TOPIC, TOPIC_ID, FetcherHarness, batch, of, positions, row
 
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED, CORRUPT_MESSAGE, NO_SUCH_CODEC = 6, 1, 29, 2, 76
 
@@ -399,3 +406,16 @@ def test_records_are_fetched_by_name_from_a_cluster_without_topic_ids() -> None:
     harness = FetcherHarness(of(0, 0, 2))
     harness.topic_id = NO_UUID
     assert harness.next_fetch().api is FETCH
+
+
+@pytest.mark.covers("SEC18")
+def test_without_a_token_the_end_of_the_wait_says_to_get_one() -> None:
+    """The brokers may be well: nobody has asked them."""
+    harness = FetcherHarness(of(0, 0, 9))
+    harness.unready = {BOOTSTRAP}
+    harness.step()
+    error = AuthenticationFailed("the token provider my:function raised ValueError at my.py:3")
+    harness.fetcher.on_disconnect(BOOTSTRAP, error, harness.now)
+    with pytest.raises(KafkaTimeout) as found:
+        harness.step(harness.settings.timeout)
+    assert "my.py:3. Brokers do not answer without a login: solve that first." in str(found.value)

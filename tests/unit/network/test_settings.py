@@ -29,6 +29,7 @@ def test_every_setting_follows_its_option() -> None:
         "connections.max.idle.ms": 5000,
         "send.buffer.bytes": 65536,
         "receive.buffer.bytes": 32768,
+        "metadata.cluster.check.enable": False,
     }
     expected = ConnectionSettings(
         bootstrap=(("one", 9092), ("::1", 9093)),
@@ -44,6 +45,7 @@ def test_every_setting_follows_its_option() -> None:
         connections_max_idle=5.0,
         send_buffer_bytes=65536,
         receive_buffer_bytes=32768,
+        check_cluster=False,
     )
     assert ConnectionSettings.from_config(producer_config(options)) == expected
     plain = ConnectionSettings(expected.bootstrap)
@@ -55,6 +57,12 @@ def test_the_defaults_are_those_of_the_table_of_options() -> None:
     config = producer_config({"bootstrap.servers": SERVERS})
     expected = ConnectionSettings(tuple(parse_bootstrap_servers(SERVERS)), client_id="pyproducer")
     assert ConnectionSettings.from_config(config) == expected
+
+
+@pytest.mark.covers("NW9")
+def test_writes_that_do_not_start_again_from_the_bootstrap_servers_check_no_cluster() -> None:
+    options = {"bootstrap.servers": SERVERS, "metadata.recovery.strategy": "none"}
+    assert not ConnectionSettings.from_config(producer_config(options)).check_cluster
 
 
 def test_a_bad_address_is_refused() -> None:

@@ -188,8 +188,6 @@ def test_without_a_region_the_error_says_where_to_set_it(signer: Signer) -> None
 @pytest.mark.parametrize(
     ("error", "fatal"),
     [
-        (ValueError("AWS Credentials can not be empty\n"), True),
-        (AttributeError("'NoneType' object has no attribute 'access_key'"), True),
         (type("ProfileNotFound", (Exception,), {})("The config profile (x) could not be found"), True),
         (type("ClientError", (Exception,), {})("AccessDenied when calling the AssumeRole operation"), True),
         (type("EndpointConnectionError", (Exception,), {})("Could not connect"), False),
@@ -206,6 +204,30 @@ def test_what_amazons_signer_says_is_shown(
     assert str(error).strip() in str(reported)
     assert "Check the AWS credentials" in str(reported)
     assert reported.__dict__ == {"fatal": fatal}
+
+
+@pytest.mark.covers("SEC18")
+@pytest.mark.parametrize(
+    "error",
+    [
+        AttributeError("'NoneType' object has no attribute 'access_key'"),
+        AttributeError("'NoneType' object has no attribute 'get_frozen_credentials'"),
+        ValueError("AWS Credentials can not be empty\n"),
+    ],
+)
+def test_without_aws_credentials_the_error_says_so(
+    error: Exception, signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Amazon's signer passes on what Python says of the None that botocore returns."""
+
+    def fails(_: str) -> None:
+        raise error
+
+    monkeypatch.setattr(signer, "generate_auth_token", fails)
+    reported = refusal(lambda: from_aws((), "eu-west-1"))
+    assert "the AWS signer for eu-west-1 found no AWS credentials. Check the AWS credentials" in str(reported)
+    assert "NoneType" not in str(reported)
+    assert reported.__dict__ == {"fatal": True}
 
 
 @pytest.mark.covers("SEC18")
