@@ -25,6 +25,7 @@ from spark_producer.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
 from tests.fakes.scripted_client import ScriptedClient
 from tests.fakes.scripted_server import Peer, ScriptedServer
 from tests.support.ports import free_ports
@@ -131,11 +132,16 @@ class CheckedCluster(ScriptedClient):
         self.scripts[DESCRIBE_CONFIGS.name] = self._configs
         self.answers(API_VERSIONS, VERSIONS)
 
-    def metadata(self, topics: Sequence[str], deadline: float = 0.0, node: int | None = None) -> MetadataResponse:
+    def metadata(
+        self, topics: Sequence[str], deadline: float = 0.0, node: int | None = None, *, with_rights: bool = False
+    ) -> MetadataResponse:
         brokers = tuple(MetadataResponseBroker(node, f"kafka-{node}", 9092) for node in self.nodes)
         partitions = () if self.topic_error else tuple(self.rows)
         topic = MetadataResponseTopic(
-            self.topic_error, "t", partitions=partitions, topic_authorized_operations=self.operations
+            self.topic_error,
+            "t",
+            partitions=partitions,
+            topic_authorized_operations=self.operations if with_rights else OPERATIONS_UNKNOWN,
         )
         return MetadataResponse(brokers=brokers, topics=(topic,), error_code=self.cluster_error)
 
