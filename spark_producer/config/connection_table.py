@@ -105,7 +105,7 @@ class ConnectionOptions(SecurityOptions):
 
     @property
     def checks_cluster(self) -> bool:
-        """Whether a broker of another cluster is refused, and the brokers are found anew (KIP-1242)."""
+        """Whether a broker of another cluster is refused, and the bootstrap servers are asked again (KIP-1242)."""
         return self.metadata_cluster_check_enable
 
     def __post_init__(self) -> None:

@@ -142,7 +142,7 @@ class Fetcher:
             elif (leader := self._cluster.leader_of(each.topic_partition)) is None:
                 leaderless.append(each)
             elif each.look_up is None:
-                known = each.replica in self._cluster.brokers  # they may have been found anew since
+                known = each.replica in self._cluster.brokers  # the bootstrap servers may have named others since
                 by_node.setdefault(each.replica if known else leader.node, []).append(each)
             elif self._ready(leader.node, [each], network, now):
                 each.in_flight = True

@@ -1,4 +1,4 @@
-"""The cluster whose brokers a client knows, and the answers that send the client back to the bootstrap servers (KIP-1242)."""
+"""The cluster whose brokers a client knows, and the responses after which it asks the bootstrap servers again (KIP-1242)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClusterIdentity:
         return self.cluster_id is not None and response.cluster_id not in (self.cluster_id, None)
 
     def demands_rebootstrap(self, response: MetadataResponse) -> bool:
-        """Return whether the brokers must be found anew, since a response says so (KIP-1102), or is of another cluster.
+        """Return whether the bootstrap servers must be asked again: a response says so (KIP-1102), or is of another cluster.
 
         The id of the first cluster is remembered. A response of another one is logged.
         """

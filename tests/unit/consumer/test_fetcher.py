@@ -410,7 +410,7 @@ def test_records_are_fetched_by_name_from_a_cluster_without_topic_ids() -> None:
 
 @pytest.mark.covers("SEC18")
 def test_without_a_token_the_end_of_the_wait_says_to_get_one() -> None:
-    """The brokers may be well: nobody has asked them."""
+    """The brokers may be well: none was asked."""
     harness = FetcherHarness(of(0, 0, 9))
     harness.unready = {BOOTSTRAP}
     harness.step()
