@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.exchange import NodeRequest
 from spark_producer.config import producer_config
 from spark_producer.errors import (
     BrokerError,
@@ -24,7 +23,7 @@ from spark_producer.network.fatal_errors import MIN_CLOSES
 from spark_producer.protocol import METADATA, messages
 from tests.fakes.hurry import RunningClock
 from tests.fakes.login_scripts import REFUSALS, Refusal
-from tests.fakes.scripted_server import ALL_VERSIONS, Peer, Script, ScriptedServer
+from tests.fakes.scripted_server import Peer, Script, ScriptedServer
 
 pytestmark = pytest.mark.usefixtures("free_pauses")
 
@@ -32,12 +31,6 @@ SHORT = 0.3
 """Seconds, for calls that time out whatever has happened until then."""
 TIMEOUT = 20.0
 """Seconds, for calls that time out once something has happened."""
-
-
-OF_KAFKA_4_3 = messages.ApiVersionsResponse(
-    api_keys=tuple(each._replace(max_version=4) if each.api_key == 18 else each for each in ALL_VERSIONS.api_keys)
-)
-"""The versions of a broker that does not compare its identity with the expected one."""
 
 
 def client_of(*addresses: tuple[str, int], **more: Any) -> BlockingClient:
@@ -456,65 +449,3 @@ def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> No
             else:
                 with pytest.raises(TopicNotFound, match="for topic 'topic', still after 0 s"):
                     client.wait_for_topic("topic", create=True, unknown_timeout=0)
-
-
-# The cluster id (KIP-1242)
-
-
-@pytest.mark.covers("NW9")
-@pytest.mark.parametrize("checks", [True, False])
-def test_metadata_of_another_cluster_is_not_used(checks: bool) -> None:
-    """An older broker, which compares nothing, has the address of broker 3: the bootstrap server is asked again."""
-    servers: list[ScriptedServer] = []
-
-    def ours(peer: Peer) -> None:
-        peer.negotiate()
-        while True:
-            peer.answer(peer.read(), cluster(servers[1], topic(3))._replace(cluster_id="ours"))
-
-    def theirs(peer: Peer) -> None:
-        peer.negotiate(OF_KAFKA_4_3)
-        while True:
-            peer.answer(peer.read(), cluster(servers[1], topic(3, 3))._replace(cluster_id="theirs"))
-
-    with ScriptedServer(ours) as bootstrap, ScriptedServer(theirs) as other:
-        servers += bootstrap, other
-        settings = ConnectionSettings((bootstrap.address,), check_cluster=checks)
-        with BlockingClient(settings, timeout=TIMEOUT) as client:
-            client.metadata(["topic"])
-            found = client.metadata(["topic"])
-            assert found.cluster_id == ("ours" if checks else "theirs")
-            assert len(client.wait_for_topic("topic")) == (1 if checks else 2)
-            if checks:
-                with pytest.raises(ConnectionFailed, match="broker 3 leads to another cluster"):
-                    client.metadata(["topic"], node=3)
-
-
-@pytest.mark.covers("SEC18")
-@pytest.mark.parametrize("waits", [False, True])
-def test_without_a_token_the_error_is_about_the_login(waits: bool) -> None:
-    """It said that no broker could be reached, once for each bootstrap server, and to check their addresses and firewalls."""
-    options = {
-        "bootstrap.servers": "one.invalid:1,two.invalid:2",
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "OAUTHBEARER",
-        "oauthTokenProvider": f"{__name__}:no_token",
-    }
-    settings = ConnectionSettings.from_config(producer_config(options))
-    with BlockingClient(settings, timeout=TIMEOUT) as client:
-        [found] = client.request_all([NodeRequest(-1, METADATA, messages.MetadataRequest())])
-        if waits:  # the error is known by now
-            client.timeout = 0.0
-            [found] = client._exchange([NodeRequest(-1, METADATA, messages.MetadataRequest())])
-    assert isinstance(found, BrokersUnreachable)
-    text = str(found)
-    limit = " within 0 s" if waits else ""
-    assert text.startswith(
-        f"no login was possible{limit}: the token provider {__name__}:no_token raised ValueError at "
-    )
-    assert text.endswith(". Brokers do not answer without a login: solve that first.")
-
-
-def no_token() -> object:
-    """A provider of tokens that fails."""
-    raise ValueError("no secret here")
