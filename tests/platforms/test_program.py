@@ -43,6 +43,7 @@ def test_every_way_to_write_and_to_read_passes_with_this_spark(tmp_path: Path) -
 
 @pytest.mark.nightly
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # every wait within has its own deadline
 def test_sail_runs_the_wheel_and_the_examples_of_its_page() -> None:
     ways = sail.tried()
     assert {way["way"]: way["wrong"] for way in ways} == dict.fromkeys((way["way"] for way in ways), "")
@@ -51,12 +52,14 @@ def test_sail_runs_the_wheel_and_the_examples_of_its_page() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # every wait within has its own deadline
 def test_the_recipes_of_all_libraries() -> None:
     assert recipes.tried() == {"kafka_to_tables": "", "tables_to_kafka": ""}
 
 
 @pytest.mark.nightly
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # every wait within has its own deadline
 def test_the_recipes_of_delta_and_iceberg_in_spark() -> None:
     assert spark_tables.tried() == {"kafka_to_tables": "", "tables_to_kafka": ""}
 
