@@ -136,8 +136,10 @@ class Soak:
             self.begun = time.monotonic()
             hands = self.hands()
             while self.now < self.record.seconds and not self._loud() and not self.record.violations:
-                for turning in (*self.streams, *hands):
-                    turning.turn()
+                for stream in self.streams:
+                    stream.turn()
+                for hand in hands:
+                    hand.turn()
                 self._take_samples(books)
                 self._balance(books)
                 time.sleep(0.05)  # the pace of the turns

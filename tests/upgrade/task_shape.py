@@ -49,7 +49,7 @@ class Module(NamedTuple):
 
 @cache
 def module_of(name: str) -> Module | None:
-    """Return a module of the package, read from its source; None if there is none of this name."""
+    """Return a module of the package, read from its source; None if no module has this name."""
     place = ROOT.joinpath(*name.split("."))
     path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     if not name.startswith("spark_producer") or not path.exists():
@@ -88,25 +88,27 @@ def fields_of(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
         elif enumeration and isinstance(each, ast.Assign):
             yield ast.unparse(each.targets[0]), ast.unparse(each.value)
     for method in node.body:
-        for each in ast.walk(method) if isinstance(method, ast.FunctionDef) else ():
-            targets = (
-                each.targets
-                if isinstance(each, ast.Assign)
-                else [each.target]
-                if isinstance(each, ast.AnnAssign)
-                else []
-            )
-            for target in targets:
-                if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
-                    yield (
-                        target.attr,
-                        ast.unparse(each.annotation) if isinstance(each, ast.AnnAssign) else _given(method, each),
-                    )
+        if isinstance(method, ast.FunctionDef):
+            yield from _set_fields(method)
 
 
-def _given(method: ast.FunctionDef, assigned: ast.AST) -> str:
+def _set_fields(method: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """Yield the attributes that a method sets, with their types."""
+    for each in ast.walk(method):
+        if isinstance(each, ast.Assign):
+            targets, kind = each.targets, _given(method, each)
+        elif isinstance(each, ast.AnnAssign):
+            targets, kind = [each.target], ast.unparse(each.annotation)
+        else:
+            continue
+        for target in targets:
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                yield target.attr, kind
+
+
+def _given(method: ast.FunctionDef, assigned: ast.Assign) -> str:
     """Return the type of the argument that a method assigns, or the class that it calls; nothing for other values."""
-    value = assigned.value if isinstance(assigned, ast.Assign) else None
+    value = assigned.value
     if isinstance(value, ast.Call):
         return ast.unparse(value.func)
     arguments = [*method.args.args, *method.args.kwonlyargs]

@@ -141,6 +141,9 @@ def test_a_directory_in_a_later_format_is_refused_before_anything_is_written(tmp
     data = tmp_path / "data"
     write_some(data, engine)
     before = raise_format(data)
-    with pytest.raises(CorruptRecord, match=r"it has format 9, .* knows format 1\. A newer pyproducer wrote it"):
+    with pytest.raises(
+        CorruptRecord, match=r"it has format 9, .* knows format 1\. A newer pyproducer wrote it"
+    ) as refused:
         LocalBroker(data)
+    assert "Restore" not in str(refused.value), "a backup has this format, too"
     assert hashes(data) == before

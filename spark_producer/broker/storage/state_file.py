@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.storage.disk import write_private
+from spark_producer.broker.storage.stored_format import refuse_newer_format
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.checksum import crc32c
 
@@ -56,11 +57,13 @@ class StateFile:
         """Return the stored state, or a fresh one with a new cluster id.
 
         Raises:
-            CorruptRecord: the file was not written by a broker of this version, or is damaged.
+            CorruptRecord: the file was not written by a broker of this version or an earlier one, or is damaged.
         """
         try:
             stored = json.loads(self.path.read_text())
-            _check_format(stored["format"])
+            refuse_newer_format(self.path, stored["format"], _FORMAT)
+            if stored["format"] != _FORMAT:
+                raise ValueError(f"it has format {stored['format']!r}, and this pyproducer knows format {_FORMAT}")
             crc = stored.pop("crc32c", None)  # earlier versions wrote none
             if crc is not None and crc != _crc(stored):
                 raise ValueError("its checksum does not match; if you edited it, remove the field crc32c")
@@ -78,17 +81,6 @@ class StateFile:
         """Replace the file atomically: a crash at any moment leaves either the old or the new one."""
         content = {"format": _FORMAT, **asdict(state)}
         write_private(self.path, json.dumps({**content, "crc32c": _crc(content)}, indent=1), sync=True)
-
-
-def _check_format(found: object) -> None:
-    """Raise a ValueError if the data directory has another format. Each change that this version could not read raises it."""
-    if found != _FORMAT:
-        newer = " A newer pyproducer wrote it: use that version, or a newer one" if _is_newer(found) else ""
-        raise ValueError(f"it has format {found!r}, and this pyproducer knows format {_FORMAT}.{newer}")
-
-
-def _is_newer(found: object) -> bool:
-    return type(found) is int and found > _FORMAT
 
 
 def _crc(content: object) -> int:

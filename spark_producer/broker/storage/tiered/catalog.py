@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.stored_format import refuse_newer_format
 from spark_producer.broker.storage.tiered.catalog_file import CatalogFile, missing_catalog
 from spark_producer.broker.storage.tiered.ledgers import Ledger
 from spark_producer.errors import CorruptRecord
@@ -102,8 +103,9 @@ class Catalog:
 
     def _take(self, stored: dict[str, Any]) -> None:
         """Apply stored content: the whole catalog, or later changes."""
+        refuse_newer_format(self.path, stored["format"], _FORMAT)
         if stored["format"] not in (_WITHOUT_DIRECTORIES, _FORMAT):
-            raise ValueError("unknown format")
+            raise ValueError(f"it has format {stored['format']!r}, and this pyproducer knows formats up to {_FORMAT}")
         self._next_log_id = stored["next_log_id"]
         if stored["format"] == _WITHOUT_DIRECTORIES:
             self._index_bytes, self.external = {0: stored["index_bytes"]}, ExternalDirectories()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer.broker.storage.tiered import catalog as catalog_module
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.ledgers import Ledger
 from spark_producer.errors import CorruptRecord
@@ -96,6 +97,18 @@ def test_damage_before_the_end_of_the_changes_is_reported() -> None:
     disk.put(DATA_DIR / "catalog.1", bytes(changes))
     with pytest.raises(CorruptRecord, match=r"catalog.1 is damaged before its end"):
         opened(disk)
+
+
+def test_a_catalog_of_a_newer_version_is_refused_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr(catalog_module, "_FORMAT", 9)
+        disk, catalog = opened()
+        change_much(catalog)
+    with pytest.raises(
+        CorruptRecord, match=r"it has format 9, .* knows format 2\. A newer pyproducer wrote it"
+    ) as refused:
+        opened(disk)
+    assert "Restore" not in str(refused.value), "a backup has this format, too"
 
 
 @pytest.mark.parametrize("call", ["open", "write", "force"])
