@@ -343,6 +343,7 @@ READ_ELSEWHERE = {
     "client_dns_lookup": "its one choice is what the client does",
     "metrics_recording_level": "every metric is of level INFO, which all of its choices contain",
     "enable_idempotence": "asked through `config.idempotent`",
+    "metadata_cluster_check_enable": "asked through `config.checks_cluster`",
     "ssl_enabled_protocols": "asked through `tls_rules.protocols_and_suites`",
     "ssl_protocol": "asked through `tls_rules.protocols_and_suites`",
     "ssl_cipher_suites": "asked through `tls_rules.protocols_and_suites`",
