@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from spark_producer.datasource.error_boundary import as_pickling_error
 from spark_producer.errors import CommitError
 from spark_producer.version import __version__
 
@@ -29,6 +30,7 @@ class StampedTask:
     What reads it, `check_task_format` and `restored_task`, keeps its name and arguments in all versions.
     """
 
+    @as_pickling_error
     def __reduce__(self) -> tuple[Callable[..., StampedTask], tuple[_Stamp, type[StampedTask], Any]]:
         return restored_task, (_Stamp(), type(self), self.__getstate__())
 

@@ -15,8 +15,8 @@ from spark_producer.common.cluster import ProducerIdAndEpoch, Span, TopicPartiti
 from spark_producer.config import parse_options
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource import task_format
+from spark_producer.datasource.read import stream_readers
 from spark_producer.datasource.read.planning import batch_reader, default_schema, stream_reader
-from spark_producer.datasource.read.stream_readers import LimitedStreamReader, UnlimitedStreamReader
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -51,7 +51,7 @@ def writer(kind: type[BatchWriter | StreamWriter]) -> Any:
     return kind(TaskSettings(*parse_options(OPTIONS), handle=HANDLE))
 
 
-def limited(kind: type[LimitedStreamReader | UnlimitedStreamReader]) -> Any:
+def limited(kind: type[stream_readers.StreamReader]) -> Any:
     return kind(batch_reader(READ, default_schema(READ)).settings, StructType([StructField("value", StringType())]))
 
 
@@ -60,8 +60,8 @@ TASKS: Mapping[str, Callable[[], Any]] = {
     "stream writer": lambda: writer(StreamWriter),
     "batch reader": lambda: batch_reader(READ, default_schema(READ)),
     "stream reader": lambda: stream_reader(READ, default_schema(READ)),
-    "limited stream reader": lambda: limited(LimitedStreamReader),
-    "unlimited stream reader": lambda: limited(UnlimitedStreamReader),
+    "limited stream reader": lambda: limited(stream_readers.LimitedStreamReader),
+    "unlimited stream reader": lambda: limited(stream_readers.UnlimitedStreamReader),
 }
 OTHERS: Mapping[str, Any] = {
     "partition": TopicRangesPartition((OffsetRange(TopicPartition("t", 0), 0, 9),), {"t": b"i" * 16}),

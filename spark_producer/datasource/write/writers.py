@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from spark_producer.datasource.error_boundary import as_pickling_error, hide_internal_traceback
+from spark_producer.datasource.error_boundary import hide_internal_traceback
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.spark_compat import DataSourceStreamArrowWriter
 from spark_producer.datasource.task_format import StampedTask
@@ -36,7 +36,6 @@ class _Writer(StampedTask):
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
 
-    @as_pickling_error
     def __getstate__(self) -> dict[str, Any]:
         if self._is_exactly_once and self.settings.handle is None:
             from spark_producer.datasource.write.driver.exactly_once_write import begin_write
