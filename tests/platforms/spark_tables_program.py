@@ -46,14 +46,24 @@ class Page:
         exec(compile(code, heading, "exec"), self.names)
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """The customers and prices of a table."""
-        return sorted(tuple(row) for row in self.spark.sql(f"SELECT customer, price FROM {table}").collect())
+        """The customers, prices and milliseconds of a table."""
+        found = self.spark.sql(f"SELECT customer, price, unix_millis(timestamp) FROM {table}")
+        return sorted(tuple(row) for row in found.collect())
 
-    def values(self, topic: str, key: str) -> list[bytes | None]:
-        """The committed values of a key, in their order."""
+    def values(self, topic: str) -> dict[str, list[str | None]]:
+        """The committed values of each key, in their order."""
         options = {"bootstrap.servers": self.servers, "isolation.level": "read_committed"}
-        found = read_table(topic, options, columns=["key", "value"]).to_pylist()
-        return [row["value"] for row in found if row["key"] == key.encode()]
+        found: dict[str, list[str | None]] = {}
+        for row in read_table(topic, options, columns=["key", "value"]).to_pylist():
+            found.setdefault(row["key"].decode(), []).append(row["value"] and row["value"].decode())
+        return found
+
+    def orders(self) -> list[tuple[Any, ...]]:
+        """What `rows` of a table should be: the records of the topic."""
+        sent = read_table("orders", {"bootstrap.servers": self.servers}, columns=["value", "timestamp"])
+        values = [json.loads(value) for value in sent["value"].to_pylist()]
+        millis = sent["timestamp"].cast("int64").to_pylist()
+        return sorted((each["customer"], each["price"], at) for each, at in zip(values, millis, strict=True))
 
 
 def send_orders(servers: str, orders: list[tuple[str, float]]) -> None:
@@ -69,12 +79,19 @@ def from_kafka(page: Page) -> set[str]:
     for heading, table in tables.items():
         for _ in range(2):
             page.run(heading)
-            assert page.rows(table) == sorted(ORDERS), heading
+            compare(page, table, ORDERS)
     send_orders(page.servers, LATER)
     for heading, table in tables.items():
         page.run(heading)
-        assert page.rows(table) == sorted(ORDERS + LATER), heading
+        compare(page, table, ORDERS + LATER)
     return set(tables)
+
+
+def compare(page: Page, table: str, sent: list[tuple[str, float]]) -> None:
+    """A table has every order once, with the timestamp of its record."""
+    rows = page.rows(table)
+    assert [row[:2] for row in rows] == sorted(sent), (table, rows)
+    assert rows == page.orders(), table
 
 
 def to_kafka(page: Page) -> set[str]:
@@ -88,17 +105,19 @@ def to_kafka(page: Page) -> set[str]:
         page.run("the change feed of Delta")
     page.spark.sql(f"UPDATE {table} SET limit = 500 WHERE customer = 'Ada'")
     page.run("the change feed of Delta")
-    expected = [limit_of("Ada", limit) for limit in (100, 300, 500)]
-    assert page.values("customers.delta", "Ada") == expected, page.values("customers.delta", "Ada")
-    assert page.values("customers.delta", "Grace") == [limit_of("Grace", 200), None]
+    sent = page.values("customers.delta")
+    assert sent == {
+        "Ada": [limit_of("Ada", limit) for limit in (100, 300, 500)],
+        "Grace": [limit_of("Grace", 200), None],
+    }, sent
     page.spark.sql("CREATE TABLE local.shop.customers (customer STRING, limit INT) USING iceberg")
     page.spark.sql("INSERT INTO local.shop.customers VALUES ('Ada', 100)")
     for _ in range(2):
         page.run("the appended rows of Iceberg")
     page.spark.sql("INSERT INTO local.shop.customers VALUES ('Grace', 200)")
     page.run("the appended rows of Iceberg")
-    assert page.values("customers.iceberg", "Ada") == [limit_of("Ada", 100)]
-    assert page.values("customers.iceberg", "Grace") == [limit_of("Grace", 200)]
+    sent = page.values("customers.iceberg")
+    assert sent == {"Ada": [limit_of("Ada", 100)], "Grace": [limit_of("Grace", 200)]}, sent
     return {"the change feed of Delta", "the appended rows of Iceberg"}
 
 
@@ -109,9 +128,9 @@ def change(page: Page, table: str) -> None:
     page.spark.sql(f"DELETE FROM {table} WHERE customer = 'Grace'")
 
 
-def limit_of(customer: str, limit: int) -> bytes:
+def limit_of(customer: str, limit: int) -> str:
     """The value of a record."""
-    return f'{{"customer":"{customer}","limit":{limit}}}'.encode()
+    return f'{{"customer":"{customer}","limit":{limit}}}'
 
 
 PAGES: dict[str, Callable[[Page], set[str]]] = {"kafka_to_tables": from_kafka, "tables_to_kafka": to_kafka}
