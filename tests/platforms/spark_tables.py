@@ -25,7 +25,7 @@ ICEBERG: Coordinate = ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "
 """The versions that the pages name."""
 
 PROGRAM = Path(__file__).with_name("spark_tables_program.py")
-SECONDS = 500
+SECONDS = 1500
 
 
 def jars() -> list[Path]:
