@@ -30,9 +30,10 @@ CREATE MATERIALIZED VIEW counts AS SELECT customer, count(*) AS orders FROM arch
 """,
     "transformations/tables.py": """
 from pyspark import pipelines as dp
+from pyspark.sql import functions as f
 
 cluster = {"kafka.bootstrap.servers": "SERVERS"}
-topic = cluster | {"subscribe": "orders", "startingOffsets": "earliest"}
+topic = cluster | {"subscribe": "sales", "startingOffsets": "earliest"}
 
 
 @dp.temporary_view
@@ -47,12 +48,11 @@ def sums():
     return (
         records.selectExpr("string(key) as customer", "double(string(value)) as price")
         .groupBy("customer")
-        .sum("price")
-        .toDF("customer", "price")
+        .agg(f.sum("price").alias("price"))
     )
 
 
-dp.create_sink("copies", format="pyproducer", options=cluster | {"topic": "orders.copies"})
+dp.create_sink("copies", format="pyproducer", options=cluster | {"topic": "sales.copies"})
 
 
 @dp.append_flow(target="copies")
@@ -97,10 +97,10 @@ def pipelines(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-def send(servers: str, first: int, end: int) -> None:
+def send(servers: str, topic: str, first: int, end: int) -> None:
     with Producer({"bootstrap.servers": servers}) as producer:
         prices = range(first, end)
-        producer.send_many("orders", [str(price) for price in prices], keys=[f"customer {each % 5}" for each in prices])
+        producer.send_many(topic, [str(price) for price in prices], keys=[f"customer {each % 5}" for each in prices])
 
 
 def found(servers: str) -> list[float]:
@@ -118,7 +118,7 @@ def test_the_pipeline_of_the_page(kafka_4: KafkaCluster, tmp_path: Path) -> None
         kafka_4.create_topic(topic, 2)
     write_project(tmp_path, servers)
     for first, end in ((0, 150), (150, 170)):
-        send(servers, first, end)
+        send(servers, "orders", first, end)
         done = pipelines(tmp_path, "run")
         assert "Run is COMPLETED" in done.stdout + done.stderr, done.stderr[-8_000:]
         assert found(servers) == list(range(100, end))
@@ -133,19 +133,19 @@ def test_the_pipeline_of_the_page(kafka_4: KafkaCluster, tmp_path: Path) -> None
 @pytest.mark.timeout(2 * SECONDS)
 def test_tables_views_and_a_sink_of_two_flows(kafka_4: KafkaCluster, tmp_path: Path) -> None:
     servers = kafka_4.bootstrap_servers
-    for topic in ("orders", "orders.copies"):
+    for topic in ("sales", "sales.copies"):
         kafka_4.create_topic(topic, 2)
     for name, text in TABLES.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("SERVERS", servers).replace("STORAGE", (tmp_path / "storage").as_uri()))
-    send(servers, 0, 100)
+    send(servers, "sales", 0, 100)
     done = pipelines(tmp_path, "run")
     assert "Run is COMPLETED" in done.stdout + done.stderr, done.stderr[-8_000:]
     assert table(tmp_path, "archive") == [(f"customer {price % 5}", price) for price in range(100)]
     assert table(tmp_path, "counts") == [(f"customer {each}", 20) for each in range(5)]
     assert table(tmp_path, "sums") == [(f"customer {each}", sum(range(each, 100, 5))) for each in range(5)]
-    copies = [(row.key, float(row.value or b"nan")) for row in read_topic(servers, "orders.copies")]
+    copies = [(row.key, float(row.value or b"nan")) for row in read_topic(servers, "sales.copies")]
     assert sorted(copies, key=lambda each: each[1]) == [(b"low" if each < 50 else b"high", each) for each in range(100)]
 
 
