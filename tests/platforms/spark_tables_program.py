@@ -60,7 +60,7 @@ class Page:
 
     def orders(self) -> list[tuple[Any, ...]]:
         """What `rows` of a table should be: the records of the topic."""
-        sent = read_table("orders", {"bootstrap.servers": self.servers}, columns=["value", "timestamp"])
+        sent: Any = read_table("orders", {"bootstrap.servers": self.servers}, columns=["value", "timestamp"])
         values = [json.loads(value) for value in sent["value"].to_pylist()]
         millis = sent["timestamp"].cast("int64").to_pylist()
         return sorted((each["customer"], each["price"], at) for each, at in zip(values, millis, strict=True))
