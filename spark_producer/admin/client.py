@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -206,10 +205,9 @@ class BlockingClient(ExchangeClient):
 
         Raises: as `metadata`.
         """
-        for attempt in itertools.count():
-            response: MetadataResponse = self._request_any(METADATA, body, deadline, began)
-            if self.learn(response):
-                return response
+        response: MetadataResponse
+        attempt = 0
+        while not self.learn(response := self._request_any(METADATA, body, deadline, began)):
             pause = self.retry_backoff.delay(attempt)
             if self.clock() + pause >= deadline:
                 raise KafkaTimeout(
@@ -217,7 +215,8 @@ class BlockingClient(ExchangeClient):
                     "see where the addresses of the brokers lead (advertised.listeners, DNS, load balancers)."
                 )
             self._pause(pause, "the bootstrap servers", began)
-        raise AssertionError
+            attempt += 1
+        return response
 
     def learn(self, response: MetadataResponse) -> bool:
         """Let the connections take over the brokers of a Metadata response.

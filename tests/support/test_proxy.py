@@ -164,6 +164,21 @@ def test_half_close_leaves_the_other_direction(proxy: FaultProxy, echo: Server) 
     assert echo.received == b"xyz"
 
 
+def test_half_close_of_a_connection_that_its_client_has_just_reset(proxy: FaultProxy) -> None:
+    """While nothing is read from the client, the proxy has not noticed that it is gone."""
+    with connect(proxy) as connection:
+        connection.sendall(b"x")
+        assert receive(connection, 1) == b"x"
+        proxy.pause(TO_BROKER)
+        connection.settimeout(1)
+        with pytest.raises(TimeoutError):
+            connection.sendall(bytes(64 * 1024 * 1024))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    proxy.half_close(TO_CLIENT)
+    proxy.resume(TO_BROKER)
+    proxy.wait_for_connections(0)
+
+
 def test_swallow_then_heal(proxy: FaultProxy, echo: Server) -> None:
     with connect(proxy) as connection:
         proxy.swallow(TO_CLIENT)

@@ -45,7 +45,7 @@ class _Writer(StampedTask):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the writer in a task (executor), or in the commit of a batch write (driver), which needs no network."""
-        self.__dict__.update(state)
+        super().__setstate__(state)
         if TaskContext.get() is not None:
             acknowledge_in_task()
 
