@@ -91,7 +91,8 @@ class ConnectionOptions(SecurityOptions):
     metadata_cluster_check_enable: bool = option(
         True,
         "Refuse a broker that is not the one expected at its address, or of another cluster, and start again from "
-        "`bootstrap.servers`. Writes do so only with `metadata.recovery.strategy` of `rebootstrap`.",
+        "`bootstrap.servers`. Brokers since Kafka 4.4 are refused when a connection opens; of older ones only Metadata "
+        "responses are compared. Writes do so only with `metadata.recovery.strategy` of `rebootstrap`.",
     )
     enable_metrics_push: bool = option(
         True, "Send metrics to brokers that ask for them (KIP-714; docs/metrics.md, Pushed to brokers)."
@@ -105,7 +106,7 @@ class ConnectionOptions(SecurityOptions):
 
     @property
     def checks_cluster(self) -> bool:
-        """Whether a broker of another cluster is refused, and the bootstrap servers are asked again (KIP-1242)."""
+        """Whether cluster ids are compared, and the bootstrap servers asked again if they differ (KIP-1242)."""
         return self.metadata_cluster_check_enable
 
     def __post_init__(self) -> None:

@@ -171,7 +171,7 @@ class ProducerConfig(ConnectionOptions):
 
     @property
     def checks_cluster(self) -> bool:
-        """Whether a broker of another cluster is refused: then the bootstrap servers must be asked again (KIP-1242)."""
+        """Whether cluster ids are compared: if they differ, the bootstrap servers must be asked again (KIP-1242)."""
         return self.metadata_cluster_check_enable and self.metadata_recovery_strategy == "rebootstrap"
 
     def _check_together(self) -> None:

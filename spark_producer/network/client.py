@@ -101,7 +101,7 @@ class Client:
 
         With an empty mapping the bootstrap servers are used again. With `cluster_id` new connections are only to its brokers.
         """
-        self._identities.cluster_id = cluster_id
+        self._identities.use(cluster_id)
         for node in self._nodes.replace(nodes):
             self._drop(node, connection_lost(node, "the node left the cluster, or has another address now"))
 
@@ -373,7 +373,7 @@ class Client:
         elif connection.api_versions is not None:
             node.opened(now, self._random)
             self._finalized_features.update(connection.api_versions)
-            self._identities.update(connection.api_versions)
+            self._identities.update(node.id, connection.api_versions)
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
 

@@ -344,22 +344,34 @@ class FinalizedFeatures:
 
 
 class BrokerIdentities:
-    """The broker that each connection is meant for, which brokers since Kafka 4.4 compare with themselves (KIP-1242)."""
+    """The broker that each connection is meant for, which brokers since Kafka 4.4 compare with themselves (KIP-1242).
+
+    A broker that does not compare refuses the version, which costs a second request. So the version is used once some broker is
+    known to compare, and not for those that are known not to: what one broker says changes the connections to no other.
+    """
 
     def __init__(self) -> None:
-        self.cluster_id: str | None = None
-        """the id of the cluster; None if nothing is to be compared"""
-        self._compared = False
-        """whether the last broker compares: others would refuse the version, which costs a second request"""
+        self._cluster_id: str | None = None
+        self._some_compare = False
+        self._older: set[int] = set()
+        """the brokers of the cluster that did not compare when they were connected to last"""
 
-    def update(self, response: ApiVersionsResponse) -> None:
-        """Apply an ApiVersions response, the first one on each connection."""
-        self._compared = any(
-            row.api_key == API_VERSIONS.key and row.max_version >= IDENTITY_VERSION for row in response.api_keys
-        )
+    def use(self, cluster_id: str | None) -> None:
+        """Set the id of the cluster; None if nothing is to be compared, or the bootstrap servers are used again."""
+        self._cluster_id = cluster_id
+        if cluster_id is None:  # the addresses of the brokers may change
+            self._older.clear()
+
+    def update(self, node: int, response: ApiVersionsResponse) -> None:
+        """Apply the ApiVersions response of a node, the first one on each connection."""
+        if any(row.api_key == API_VERSIONS.key and row.max_version >= IDENTITY_VERSION for row in response.api_keys):
+            self._some_compare = True
+            self._older.discard(node)
+        elif node >= 0:
+            self._older.add(node)
 
     def of(self, node: int) -> BrokerIdentity | None:
-        """Return the broker that must be at the address of `node`; None for a bootstrap server, or if nothing is compared."""
-        if self.cluster_id is None or not self._compared or node < 0:
+        """Return the broker that must be at the address of `node`; None for a bootstrap server, or if it would not compare."""
+        if self._cluster_id is None or not self._some_compare or node < 0 or node in self._older:
             return None
-        return BrokerIdentity(self.cluster_id, node)
+        return BrokerIdentity(self._cluster_id, node)

@@ -61,7 +61,7 @@ class ConnectionSettings:
     send_buffer_bytes: int = KERNEL_DEFAULT
     receive_buffer_bytes: int = KERNEL_DEFAULT
     check_cluster: bool = True
-    """Whether brokers of another cluster than that of the first response are refused (`metadata.cluster.check.enable`)."""
+    """Whether the cluster id of the first response is compared with those of brokers (`metadata.cluster.check.enable`)."""
     security: SecuritySettings = UNSECURED
 
     @classmethod
