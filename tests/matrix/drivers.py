@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -48,10 +49,14 @@ class Driver:
         self.folder = folder
         self.jobs = self.faults = 0
         folder.mkdir(parents=True)
+        temporary = folder / "tmp"  # what a killed JVM leaves is removed with the folder
+        temporary.mkdir()
         environment = {
             FOLDER: str(folder),
             VARIABLE: FUNCTION,
-            "SPARK_SUBMIT_OPTS": spark_options(),
+            "SPARK_SUBMIT_OPTS": f"{spark_options()} {shlex.join([f'-Djava.io.tmpdir={temporary}'])}",
+            "SPARK_LOCAL_DIRS": str(temporary),
+            "TMPDIR": str(temporary),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -59,6 +64,11 @@ class Driver:
         }
         command = [sys.executable, "-m", "tests.matrix.driver_program", str(folder), master]
         self.process = ChildProcess(command, folder / "log", environment)
+
+    @property
+    def number(self) -> int:
+        """What tells it from others of the same `Drivers`: unlike process ids, it does not come back."""
+        return int(self.folder.name.rpartition("-")[2])
 
     @property
     def is_ready(self) -> bool:
@@ -190,13 +200,17 @@ class Drivers:
         self._next().wait_until_ready()
 
     def take(self) -> Driver:
-        """A driver that is ready, and start the next."""
+        """A driver that is ready, and start the next. Raises RuntimeError if it ends meanwhile."""
         taken = self._next()
         self._spare = self._new() if self._ahead else None
         taken.wait_until_ready()
         return taken
 
     def _next(self) -> Driver:
+        """The spare one; another one if that has ended, as one does that another fault has hit while it started."""
+        if self._spare is not None and self._spare.process.has_ended():
+            self._spare.kill()  # what it has left
+            self._spare = None
         if self._spare is None:
             self._spare = self._new()
         return self._spare

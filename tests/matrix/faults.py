@@ -37,6 +37,8 @@ class Brokers:
         self.cluster, self.proxies = cluster, proxies
         self.chance = random.Random(f"brokers {seed}")
         self.victim = 1
+        self.down: set[int] = set()
+        """Nodes that a fault has ended, or may end, until they are started again."""
 
     @property
     def inner_servers(self) -> str:
@@ -55,16 +57,25 @@ class Brokers:
         ]
         return [Fault("broker", name, self._chosen(begin), end) for name, begin, end in kinds]
 
+    def ended(self) -> dict[int, int]:
+        """Node → exit code of those that have ended though no fault is to blame."""
+        found = {node: self.cluster.exit_code(node) for node in self.cluster.nodes if node not in self.down}
+        return {node: code for node, code in found.items() if code is not None}
+
     def heal(self) -> None:
-        """Wait until all nodes are there."""
+        """Start the nodes that have ended, and wait until all are there."""
         for proxy in self.proxies.values():
             proxy.heal()
+        for node in self.cluster.nodes:
+            if self.cluster.exit_code(node) is not None:
+                self.restart(node)
         self.cluster.wait_until_ready()
 
     def restart(self, node: int) -> None:
         """SIGKILL a node if it still runs, and start it, without a wait."""
         self.cluster.kill(node)
         self.cluster._nodes[node].start()
+        self.down.discard(node)
 
     def _chosen(self, begin: Callable[[], bool | None]) -> Callable[[], str | None]:
         def with_victim() -> str | None:
@@ -74,10 +85,11 @@ class Brokers:
         return with_victim
 
     def _kill(self) -> None:
+        self.down.add(self.victim)
         self.cluster.kill(self.victim)
 
     def _start(self) -> None:
-        self.cluster._nodes[self.victim].start()  # without a wait: faults go on meanwhile
+        self.restart(self.victim)
 
     def _pause(self) -> None:
         os.kill(self.cluster.pid(self.victim), signal.SIGSTOP)

@@ -191,6 +191,14 @@ class KafkaCluster:
         """Process id of a node's JVM."""
         return self._nodes[node].process.pid
 
+    def exit_code(self, node: int) -> int | None:
+        """The exit code of a node that has ended, the negative number of a signal that ended it; None while it runs."""
+        return self._nodes[node].process.exit_code
+
+    def output(self, node: int) -> Path:
+        """The file of what a node has logged since its first start."""
+        return self._nodes[node].process.output
+
     def log_dir(self, node: int) -> Path:
         """Folder of a node's partitions."""
         return self._nodes[node].data

@@ -114,7 +114,10 @@ class KafkaNode:
         """Start the node on its data; returns at once."""
         if self._process is not None and self._process.exit_code is None:
             raise KafkaFailed(f"{self.home.name} runs already")
-        command = java_command(self.version, self.home, "kafka.Kafka", (str(self._settings),), self._jvm)
+        temporary = self.home / "tmp"  # for the libraries that Java unpacks, which a killed node leaves
+        temporary.mkdir(exist_ok=True)
+        jvm = (*self._jvm, f"-Djava.io.tmpdir={temporary}")
+        command = java_command(self.version, self.home, "kafka.Kafka", (str(self._settings),), jvm)
         place = command.index("-cp") + 1
         command[place] = ":".join([command[place], *map(str, self.plugins)])
         self._process = ChildProcess(command, self.home / "node.log")
