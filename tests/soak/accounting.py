@@ -8,6 +8,7 @@ Owns: the counts, the order of keys, the reader (librdkafka), what is missing. M
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -102,11 +103,20 @@ class Bookkeeper:
 
     def ends(self, topic: str, seconds: float = SECONDS) -> dict[Place, int]:
         """Return where each partition ends now, with rows that are not committed. Raises KafkaException after a while."""
+        return {place: bounds[1] for place, bounds in self._bounds(topic, seconds).items()}
+
+    def first_offsets(self, topic: str, seconds: float = SECONDS) -> dict[int, int]:
+        """Return where each partition begins now. Raises KafkaException after a while."""
+        return {number: bounds[0] for (_, number), bounds in self._bounds(topic, seconds).items()}
+
+    def _bounds(self, topic: str, seconds: float) -> dict[Place, tuple[int, int]]:
+        """Where each partition begins and ends, by requests that take some seconds together."""
+        deadline = time.monotonic() + seconds
         partitions = self._watcher.list_topics(topic, timeout=seconds).topics[topic].partitions
         found = {}
         for number in partitions:
-            _, end = self._watcher.get_watermark_offsets(TopicPartition(topic, number), timeout=seconds)
-            found[topic, number] = end
+            left = max(deadline - time.monotonic(), 0.1)
+            found[topic, number] = self._watcher.get_watermark_offsets(TopicPartition(topic, number), timeout=left)
         return found
 
     def has_passed(self, ends: dict[Place, int]) -> bool:
@@ -118,16 +128,26 @@ class Bookkeeper:
         ends = self.ends(topic)
         wait_until(lambda: self.has_passed(ends), f"{topic} is read to its end {ends}", seconds=seconds, pause=0.1)
 
+    def trouble(self) -> list[str]:
+        """Return what keeps the reader from counting: its errors, and that it has ended."""
+        ended = [] if self._thread.is_alive() or self._end.is_set() else ["the reader has ended"]
+        return [*self.errors, *ended]
+
     def _run(self) -> None:
         turns = 0
-        while not self._end.is_set():
-            if turns % int(REFRESH_SECONDS / 0.1) == 0:
-                self._assign()
-            turns += 1
-            self._read()
+        try:
+            while not self._end.is_set():
+                if turns % int(REFRESH_SECONDS / 0.1) == 0:
+                    self._assign()
+                turns += 1
+                self._read()
+        except Exception as error:  # the thread that asks for `trouble` must see it
+            self.errors.append(f"the reader broke: {error!r}")
 
     def _read(self) -> None:
+        """Count what is there. The other thread trusts `_reached`, so that changes after the accounts."""
         numbers: dict[Place, list[int]] = {}
+        reached: dict[Place, int] = {}
         for message in self._consumer.consume(5_000, timeout=0.1):
             place = (message.topic() or "", message.partition() or 0)
             error, offset = message.error(), message.offset()
@@ -139,13 +159,14 @@ class Bookkeeper:
                     numbers.setdefault(place, []).append(int(text))
                 else:
                     self.accounts[place[0]].strange += 1
-                self._reached[place] = (offset or 0) + 1
+                reached[place] = (offset or 0) + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._reached[place] = offset or 0
+                reached[place] = offset or 0
             elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                 self.errors.append(f"{place}: {error.str()}")
         for (topic, partition), found in numbers.items():
             self.accounts[topic].note(partition, found)
+        self._reached.update(reached)
 
     def _assign(self) -> None:
         """Read partitions that are new from their begin."""

@@ -1,23 +1,26 @@
 """The page of a soak, and its plots: what was done, what was seen, and whether processes grew.
 
-    python -m tests.soak.page
+    python -m tests.soak.page [RECORD]
 
-Owns: docs/soak.md, made of docs/results/soak.json. Must not know: how a run is played.
+Owns: docs/soak.md, made of docs/results/soak.json, or of another record. Must not know: how a run is played.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.soak.samples import MEASURES, ROLES, Sample, trend
+from tests.soak.samples import GROWTH, JUDGED_SECONDS, MEASURES, ROLES, SLACK, Sample, trend
 from tests.soak.streams import PLANS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "soak.md"
 COLORS = {plan.name: color for plan, color in zip(PLANS, ("#1f6feb", "#2e7d32", "#c62828"), strict=True)}
+KINDS = "tab20"
+"""The colours of the kinds of fault, of which there are more than ten."""
 HEAD = """# The soak
 
 `make soak` plays this, and writes this page from what it has recorded; do not edit.
@@ -26,7 +29,9 @@ Three streams run side by side on three nodes of Kafka, over TLS with certificat
 once, and one from Kafka to Kafka, which reads the second and writes exactly once. Random faults hit nodes and their disks,
 drivers, Python workers and queries; topics get more partitions, certificates are replaced. A reader of committed rows
 (librdkafka) counts each row while retention removes it. *Accounted*: each row of each committed micro-batch was seen, and those
-of the exactly-once streams once; the rows of a key were in order in the first of them; no transaction is open at the end.
+of the exactly-once streams once; the rows of a key were in order in the first of them; no transaction is open at the end; no
+stream has stood still for five minutes; no node has ended but by a fault. Tasks of the stream *exactly once* have transactions
+of their own, the copy's rows are sent by its driver.
 """
 
 
@@ -45,11 +50,8 @@ def write(record: Mapping[str, Any], page: Path = PAGE) -> None:
 def render(record: Mapping[str, Any], samples: Sequence[Sample], stem: str) -> str:
     """Return the page."""
     verdict = record["verdict"]
-    length = (
-        f"{record['seconds'] / 3600:.1f} hours"
-        if record["seconds"] >= 3600
-        else f"{record['seconds'] / 60:.0f} minutes"
-    )
+    planned, lasted = record["seconds"], record["lasted"]
+    length = _length(planned) if lasted >= planned else f"{_length(lasted)} of {_length(planned)}"
     kinds = Counter(name for *_, name in record["faults"])
     faults = ", ".join(f"{name} {count}×" for name, count in kinds.most_common()) or "none"
     lines = [HEAD, f"{record['day']}, {length} on Kafka {record['version']}, seed {record['seed']}: **{verdict}**.", ""]
@@ -65,37 +67,62 @@ def render(record: Mapping[str, Any], samples: Sequence[Sample], stem: str) -> s
         drivers = len({life["driver"] for life in lives})
         lines.append(f"| {plan.name} | {len(lives)} | {drivers} | {' | '.join(cells)} |")
     lines += ["", f"Faults: {faults}. In between {record['balances']} balances were struck.", ""]
+    effects = Counter(f"{name}: {said}" for _, name, said in record["effects"] if name != "topic grown")
+    if effects:
+        lines.append(f"Seen after faults: {', '.join(f'{said} {count}×' for said, count in effects.most_common())}.")
+    lines += ["", *_of_retention(record), ""]
     lines += [f"![Faults, queries, and rows seen](results/{stem}_events.svg)", "", "## Processes", ""]
-    lines += [
-        "Medians of the first → the last quarter of the longest life of a driver, and the greatest value of the run.",
-        "",
-    ]
+    lines += [*_of_growth(record), ""]
     lines += ["| stream | process | " + " | ".join(MEASURES) + " |", "|---|---|" + "--:|" * len(MEASURES)]
     for plan in PLANS:
         for role in ROLES:
             found = [trend(samples, plan.name, role, measure) for measure in MEASURES]
-            cells = [f"{each.begin:.0f} → {each.end:.0f} ({each.greatest:.0f})" if each else "–" for each in found]
+            cells = [f"{each.second:.0f} → {each.last:.0f} ({each.greatest:.0f})" if each else "–" for each in found]
             lines.append(f"| {plan.name} | {role} | {' | '.join(cells)} |")
     lines += ["", f"![Memory, threads and descriptors of drivers and workers](results/{stem}_processes.svg)", ""]
     return "\n".join(lines)
 
 
+def _length(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.0f} minutes"
+
+
+def _of_retention(record: Mapping[str, Any]) -> list[str]:
+    firsts = {topic: sum(found.values()) for topic, found in record["first_offsets"].items()}
+    removed = ", ".join(f"{count:,} of {topic}" for topic, count in firsts.items())
+    return [f"Offsets that retention has removed: {removed}."] if firsts else []
+
+
+def _of_growth(record: Mapping[str, Any]) -> list[str]:
+    spared = next(plan.name for plan in PLANS if plan.spared)
+    said = {True: "They are flat", False: "They have grown", None: "This run was too short to judge"}[record["flat"]]
+    slack = ", ".join(f"{value:.0f} {measure}" for measure, value in SLACK.items())
+    return [
+        "Medians of the second → the last quarter of the longest life of a driver, and the greatest median of a minute. The",
+        f"driver of *{spared}* is never killed. Its processes are flat if the last quarter has at most {GROWTH:g} times the",
+        f"second, and {slack} more, in a life of {JUDGED_SECONDS / 60:.0f} minutes or longer. {said}.",
+    ]
+
+
 def draw_events(record: Mapping[str, Any], path: Path) -> None:
     """Lanes of what was hit, and of the queries; below them the rows that the reader has seen."""
+    from matplotlib import colormaps
+
     figure, (lanes, rows) = _figure(2, height_ratios=(3, 2))
     names = [plan.name for plan in PLANS]
-    names += sorted({hit for _, _, hit, _ in record["faults"]} - set(names))
+    names += sorted({hit for _, _, hits, _ in record["faults"] for hit in hits.split(", ")} - set(names))
     kinds = sorted({name for *_, name in record["faults"]})
     for stream, lives in record["lives"].items():
         for life in lives:
             length = max(life["end"] - life["begin"], 0.1)
             lanes.barh(names.index(stream), length / 60, left=life["begin"] / 60, height=0.5, color="#c9d8ee")
-    for begin, end, hit, name in record["faults"]:
-        length = max(end - begin, record["seconds"] / 300)
-        color = f"C{kinds.index(name) % 10}"
-        lanes.barh(names.index(hit), length / 60, left=begin / 60, height=0.7, color=color)
+    colors = dict(zip(kinds, colormaps[KINDS].colors, strict=False))
+    for begin, end, hits, name in record["faults"]:
+        length = max(end - begin, record["lasted"] / 300)
+        for hit in hits.split(", "):
+            lanes.barh(names.index(hit), length / 60, left=begin / 60, height=0.7, color=colors[name])
     for kind in kinds:
-        lanes.barh(0, 0, color=f"C{kinds.index(kind) % 10}", label=kind)
+        lanes.barh(0, 0, color=colors[kind], label=kind)
     lanes.set_yticks(range(len(names)), names)
     lanes.invert_yaxis()
     if kinds:
@@ -154,4 +181,5 @@ def _save(figure: Any, legend: Any, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(json.loads((PAGE.with_name("results") / "soak.json").read_text(encoding="utf-8")))
+    kept = Path(sys.argv[1]) if sys.argv[1:] else PAGE.with_name("results") / "soak.json"
+    write(json.loads(kept.read_text(encoding="utf-8")))

@@ -1,19 +1,20 @@
 """One soak: start the streams, do the faults, take samples and balances, come to an end, and judge.
 
-Owns: the order of these, and the record of a run. Must not know: how faults are done, or how a run is drawn.
+Owns: the order of these. Must not know: how faults are done, or how a run is drawn.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
 
 from tests.matrix.clusters import RealCluster, left_open
 from tests.matrix.drivers import Drivers
@@ -21,58 +22,34 @@ from tests.matrix.faults import Brokers, Fault, proxied_cluster
 from tests.matrix.hand import Hand, Pace
 from tests.soak.accounting import Balance, Bookkeeper, Place
 from tests.soak.faults import OfClusters, OfDisks, OfQueries, tls_options, tls_settings
-from tests.soak.samples import Sample, sample
+from tests.soak.record import Record
+from tests.soak.samples import Sample, growth, sample
 from tests.soak.streams import PLANS, Stream, play_until
 from tests.support.certificates import Certificates
+from tests.support.waiting import retry
 
 PARTITIONS = 3
+RETENTION_SECONDS = 1200
+"""Twenty minutes, for the streams that read: less than a gigabyte with all replicas."""
 RETENTION = {
     "min.insync.replicas": "2",
-    "retention.ms": "1200000",
+    "retention.ms": str(1000 * RETENTION_SECONDS),
     "segment.bytes": "16777216",
+    "segment.ms": "60000",  # retention removes whole segments
     "message.timestamp.type": "LogAppendTime",
 }
-"""Twenty minutes, for the streams that read: less than a gigabyte with all replicas."""
 SETTINGS = {"log.retention.check.interval.ms": "30000", "log.segment.bytes": "16777216"}
 FINISH_SECONDS = 300.0
-SAMPLE_SECONDS, BALANCE_SECONDS = 5.0, 15.0
+STALLED_SECONDS = 300.0
+"""A stream that brings no row for so long hangs: no fault lasts a tenth of that."""
+SAMPLE_SECONDS, BALANCE_SECONDS, SAVE_SECONDS = 5.0, 15.0, 60.0
 OPTIONS = {
     "kafka.reconnect.backoff.max.ms": "500",
     "kafka.retry.backoff.max.ms": "500",
     "kafka.request.timeout.ms": "15000",
 }
-LANES = ("broker", "driver", "cluster")
-
-
-@dataclass
-class Record:
-    """The events of a soak, as JSON values. Times are seconds since its start."""
-
-    seconds: float
-    seed: int
-    rows: int
-    """Rows of a micro-batch of the streams of numbers, one of which begins each second."""
-    only: list[str] = field(default_factory=list)
-    """The names of its faults; all of them if it is empty."""
-    version: str = "4"
-    day: str = ""
-    faults: list[tuple[float, float, str, str]] = field(default_factory=list)
-    """begin, end, what was hit, name"""
-    lives: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    samples: list[list[Any]] = field(default_factory=list)
-    seen: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-    """Times, and the rows that the reader had of each stream."""
-    balances: int = 0
-    """The balances in between."""
-    final: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The balance of each stream at the end."""
-    violations: list[str] = field(default_factory=list)
-    loud: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """`accounted`, `loud` or `violated`."""
-        return "violated" if self.violations else "loud" if self.loud else "accounted"
+PAUSES = {"broker": 1, "driver": 1, "topic": 7, "certificate": 3}
+"""The lanes of faults, and by how much their pauses are longer: topics may grow 27 times, which two hours must not use up."""
 
 
 class Soak:
@@ -82,18 +59,23 @@ class Soak:
         self, brokers: Brokers, drivers: Drivers, home: Path, record: Record, certificates: Certificates, pace: Pace
     ) -> None:
         self.brokers, self.drivers, self.record, self.pace = brokers, drivers, record, pace
-        self.cluster = RealCluster(brokers.cluster)
+        self.home, self.cluster = home, RealCluster(brokers.cluster)
         self.chance = random.Random(f"soak {record.seed}")
         self.begun = time.monotonic()
         servers = {"kafka.bootstrap.servers": brokers.cluster.bootstrap_servers}
         connection = {**OPTIONS, **servers, **tls_options(certificates)}
         self.streams = [Stream(plan, home, drivers, connection, record.rows, lambda: self.now) for plan in PLANS]
         self.topics = [plan.topic for plan in PLANS]
-        self._of_queries = OfQueries(self.streams, self.chance)
-        nodes = brokers.cluster.nodes
-        self._of_clusters = OfClusters(brokers.inner_servers, self.topics, certificates, nodes, self.chance)
+        self._faults = [
+            *brokers.faults(),
+            *OfDisks(brokers, self.chance, self.note_effect).faults(),
+            *OfQueries(self.streams, self.chance).faults(),
+            *OfClusters(brokers, self.topics, certificates, self.chance, self.note_effect).faults(),
+        ]
         self._due: deque[tuple[str, int, dict[Place, int]]] = deque()
-        self._next_sample = self._next_balance = 0.0
+        self._grown: dict[str, tuple[int, float]] = {}
+        """Topic → the rows that the reader had last, and since when."""
+        self._next_sample = self._next_balance = self._next_save = 0.0
 
     @property
     def now(self) -> float:
@@ -108,25 +90,40 @@ class Soak:
         """Record a fault that ends now."""
         self.record.faults.append((begin, self.now, said, fault.name))
 
+    def note_effect(self, name: str, said: str) -> None:
+        """Record what a fault has brought about."""
+        self.record.effects.append((self.now, name, said))
+
+    def note_violation(self, said: str) -> None:
+        """Record what must not be."""
+        self.record.violations.append(f"{self.now:.0f} s, {said}")
+
     def hands(self) -> list[Hand]:
         """Return one hand for each lane that has faults in this run."""
-        disks = OfDisks(self.brokers, self.chance)
-        known = [*self.brokers.faults(), *disks.faults(), *self._of_queries.faults(), *self._of_clusters.faults()]
-        unknown = set(self.record.only) - {fault.name for fault in known}
+        known = [fault.name for fault in self._faults]
+        unknown = set(self.record.only) - set(known)
         if unknown:
-            raise ValueError(f"unknown faults {sorted(unknown)}; there are: {', '.join(fault.name for fault in known)}")
-        chosen = [fault for fault in known if not self.record.only or fault.name in self.record.only]
-        lanes = [[fault for fault in chosen if fault.lane == lane] for lane in LANES]
-        return [Hand(self, faults, self.pace) for faults in lanes if faults]
+            raise ValueError(f"unknown faults {sorted(unknown)}; there are: {', '.join(known)}")
+        hands = []
+        for lane, longer in PAUSES.items():
+            chosen = [
+                fault
+                for fault in self._faults
+                if fault.lane == lane and (not self.record.only or fault.name in self.record.only)
+            ]
+            if chosen:
+                low, high = self.pace.pause
+                hands.append(Hand(self, chosen, self.pace._replace(pause=(longer * low, longer * high))))
+        return hands
 
     def play(self) -> None:
         """Faults, then peace, then the balance. What breaks the run itself is in the record too, after hours of faults."""
         try:
             self._play()
-        except (OSError, RuntimeError, KafkaException) as error:
-            self.record.violations.append(f"{self.now:.0f} s, the run broke: {error!r}")
-        for stream in self.streams:
-            self.record.lives[stream.plan.name] = [asdict(life) for life in stream.lives]
+        except (Exception, KeyboardInterrupt) as error:
+            self.note_violation(f"the run broke: {error!r}")
+        self.record.lasted = self.record.lasted or self.now
+        self._save()
 
     def _play(self) -> None:
         for topic in self.topics:
@@ -136,21 +133,44 @@ class Soak:
             self.begun = time.monotonic()
             hands = self.hands()
             while self.now < self.record.seconds and not self._loud() and not self.record.violations:
-                for stream in self.streams:
-                    stream.turn()
-                for hand in hands:
-                    hand.turn()
-                self._take_samples(books)
-                self._balance(books)
-                time.sleep(0.05)  # the pace of the turns
+                self._turn(hands, books)
+            self.record.lasted = self.now
             for hand in hands:
                 hand.end()
+            self._look_at_nodes()
             self.brokers.heal()
             self._finish(books)
+
+    def _turn(self, hands: list[Hand], books: Bookkeeper) -> None:
+        begin = self.now
+        for stream in self.streams:
+            stream.turn()
+        for hand in hands:
+            hand.turn()
+        self._look_at_nodes()
+        for said in books.trouble():
+            self.note_violation(said)
+        self._take_samples(books)
+        self._balance(books)
+        if begin >= self._next_save:
+            self._next_save = begin + SAVE_SECONDS
+            self._save()
+        self.record.slowest_turn = max(self.record.slowest_turn, round(self.now - begin, 3))
+        time.sleep(0.05)  # the pace of the turns
+
+    def _save(self) -> None:
+        for stream in self.streams:
+            stream.close_life()
+            self.record.lives[stream.plan.name] = [asdict(life) for life in stream.lives]
+        self.record.save(self.home / "record.json")
 
     def _loud(self) -> bool:
         self.record.loud = next((f"{each.plan.name}: {each.loud}" for each in self.streams if each.loud), "")
         return bool(self.record.loud)
+
+    def _look_at_nodes(self) -> None:
+        for node, code in self.brokers.ended().items():
+            self.note_violation(f"node {node} has ended with exit code {code}, and no fault is to blame")
 
     def _take_samples(self, books: Bookkeeper) -> None:
         if self.now < self._next_sample:
@@ -161,7 +181,17 @@ class Soak:
             if stream.driver is not None:
                 found += sample(self.now, stream.plan.name, stream.driver)
         self.record.samples += [list(each) for each in found]
-        self.record.seen.append((self.now, {topic: account.seen for topic, account in books.accounts.items()}))
+        seen = {topic: account.seen for topic, account in books.accounts.items()}
+        self.record.seen.append((self.now, seen))
+        self._look_at_progress(seen)
+
+    def _look_at_progress(self, seen: dict[str, int]) -> None:
+        for topic, count in seen.items():
+            before, since = self._grown.get(topic, (-1, 0.0))
+            if count > before:
+                self._grown[topic] = (count, self.now)
+            elif self.now - since > STALLED_SECONDS:
+                self.note_violation(f"{topic} has brought no row for {self.now - since:.0f} s")
 
     def _balance(self, books: Bookkeeper) -> None:
         """Note what is committed and where the topics end; judge it when the reader has come so far."""
@@ -169,41 +199,71 @@ class Soak:
             topic, due, _ = self._due.popleft()
             stream = next(each for each in self.streams if each.plan.topic == topic)
             self._judge(stream, books.accounts[topic].balance(due), books.accounts[topic].first_missing(due))
-            self.record.balances += 1
+            self.record.balances += due > 0
         if self.now < self._next_balance:
             return
         self._next_balance = self.now + BALANCE_SECONDS
         for stream in self.streams:
-            if not stream.plan.source:
-                try:
-                    due = stream.committed()
-                    self._due.append((stream.plan.topic, due, books.ends(stream.plan.topic, seconds=2)))
-                except KafkaException:  # a node is away: the next time
-                    continue
+            topic = stream.plan.topic
+            if stream.plan.source:  # how far it has come is in nobody's numbers; that no row is there twice can be seen
+                self._judge(stream, books.accounts[topic].balance(0), 0)
+                continue
+            try:
+                due = stream.committed()
+                self._due.append((topic, due, books.ends(topic, seconds=2)))
+            except KafkaException:  # a node is away: the next time
+                continue
 
     def _finish(self, books: Bookkeeper) -> None:
         numbers = [stream for stream in self.streams if not stream.plan.source]
         copies = [stream for stream in self.streams if stream.plan.source]
-        for group in () if self.record.loud else (numbers, copies):
+        for group in () if self.record.loud or self.record.violations else (numbers, copies):
             for stuck in play_until(group, FINISH_SECONDS):
-                self.record.violations.append(f"{stuck.plan.name}: no end within {FINISH_SECONDS:g} s after the faults")
+                self.note_violation(f"{stuck.plan.name}: no end within {FINISH_SECONDS:g} s after the faults")
+        self._look_at_nodes()
         if self._loud() or self.record.violations:
             return
         ends = {stream.plan.topic: stream.committed() for stream in numbers}
         for stream in self.streams:
-            topic = stream.plan.topic
-            open_ends, transactions = left_open(_Inner(self.brokers.inner_servers), topic)
-            if open_ends or transactions:
-                self.record.violations.append(f"{stream.plan.name}: left open {open_ends} {transactions}")
-                continue
-            books.wait_for(topic, FINISH_SECONDS)
-            due, account = ends[stream.plan.source or topic], books.accounts[topic]
-            balance = account.balance(due)
-            self._judge(stream, balance, account.first_missing(due))
-            if stream.plan.once and balance.seen != due:
-                self.record.violations.append(f"{stream.plan.name}: {balance.seen} rows were seen of {due}")
-            self.record.final[stream.plan.name] = balance._asdict()
-        self.record.violations += books.errors
+            self._close(stream, ends[stream.plan.source or stream.plan.topic], books)
+        for said in books.trouble():
+            self.note_violation(said)
+        self._look_back()
+
+    def _close(self, stream: Stream, due: int, books: Bookkeeper) -> None:
+        """The last balance of a stream."""
+        topic, inner = stream.plan.topic, _Inner(self.brokers.inner_servers)
+        failures = (KafkaException, KafkaError, TimeoutError)
+        open_ends, transactions = retry(lambda: left_open(inner, topic), failures, f"what {topic} has open")
+        if open_ends or transactions:
+            self.note_violation(f"{stream.plan.name}: left open {open_ends} {transactions}")
+            return
+        books.wait_for(topic, FINISH_SECONDS)
+        account = books.accounts[topic]
+        balance = account.balance(due)
+        self._judge(stream, balance, account.first_missing(due))
+        if not due:
+            self.note_violation(f"{stream.plan.name}: no row was due")
+        if stream.plan.once and balance.seen != due:
+            self.note_violation(f"{stream.plan.name}: {balance.seen} rows were seen of {due}")
+        self.record.final[stream.plan.name] = balance._asdict()
+        self.record.first_offsets[topic] = {str(part): first for part, first in books.first_offsets(topic).items()}
+
+    def _look_back(self) -> None:
+        """Judge the run as a whole: that there were balances, that retention has removed rows, that no process has grown."""
+        record = self.record
+        if not record.balances:
+            self.note_violation("no balance was struck")
+        if record.lasted > 2 * RETENTION_SECONDS:
+            for topic, firsts in record.first_offsets.items():
+                if not any(firsts.values()):
+                    self.note_violation(f"retention has removed nothing of {topic}")
+        samples = [Sample(*each) for each in record.samples]
+        for plan in PLANS:
+            if plan.spared and (grown := growth(samples, plan.name)) is not None:
+                record.flat = not grown
+                for said in grown:
+                    self.note_violation(said)
 
     def _judge(self, stream: Stream, balance: Balance, first: int) -> None:
         """Record what contradicts the stream's guarantee."""
@@ -216,9 +276,9 @@ class Soak:
             if stream.plan.once and not stream.plan.source
             else 0,
         }
-        self.record.violations += [
-            f"{self.now:.0f} s, {stream.plan.name}: {text}" for text, count in wrong.items() if count
-        ]
+        for text, count in wrong.items():
+            if count:
+                self.note_violation(f"{stream.plan.name}: {text}")
 
 
 @dataclass(frozen=True)
@@ -229,11 +289,25 @@ class _Inner:
 
 
 def play(record: Record, home: Path, pace: Pace) -> None:
-    """A run with a cluster of its own."""
-    with ExitStack() as stack:
-        (home / "certificates").mkdir()
-        certificates = Certificates(home / "certificates")
-        settings = {**SETTINGS, **tls_settings(certificates)}
-        brokers = stack.enter_context(proxied_cluster(record.version, record.seed, settings, frames=False))
-        drivers = stack.enter_context(Drivers(home))
-        Soak(brokers, drivers, home, record, certificates, pace).play()
+    """A run with a cluster of its own; what breaks it, also at its very begin or end, is in the record.
+
+    `home` has the record of each minute, the folders of drivers with their logs, and at the end the logs of the nodes.
+    """
+    try:
+        with ExitStack() as stack:
+            (home / "certificates").mkdir()
+            certificates = Certificates(home / "certificates")
+            settings = {**SETTINGS, **tls_settings(certificates)}
+            brokers = stack.enter_context(proxied_cluster(record.version, record.seed, settings, frames=False))
+            stack.callback(_keep_logs, brokers, home)
+            drivers = stack.enter_context(Drivers(home))
+            Soak(brokers, drivers, home, record, certificates, pace).play()
+    except (Exception, KeyboardInterrupt) as error:
+        record.violations.append(f"the run broke: {error!r}")
+    record.save(home / "record.json")
+
+
+def _keep_logs(brokers: Brokers, home: Path) -> None:
+    """Copy the nodes' logs, whose folders end with the cluster."""
+    for node in brokers.cluster.nodes:
+        shutil.copy(brokers.cluster.output(node), home / f"node-{node}.log")

@@ -17,10 +17,18 @@ from tests.matrix.drivers import Driver, ancestors_of
 PAGE = os.sysconf("SC_PAGE_SIZE")
 ROLES = ("JVM", "driver's Python", "workers")
 MEASURES = ("MiB", "threads", "descriptors")
+JUDGED_SECONDS = 1200.0
+"""A shorter life is not judged: its JVM has not filled its heap yet."""
+GROWTH = 1.25
+SLACK = {"MiB": 32.0, "threads": 8.0, "descriptors": 16.0}
+"""Flat is: the median of the last quarter of a life ≤ `GROWTH` × that of its second quarter + this."""
 
 
 class Sample(NamedTuple):
-    """The sums of the processes of a role at a moment, in seconds of the soak. `MiB` is resident memory."""
+    """The sums of the processes of a role at a moment, in seconds of the soak. `MiB` is resident memory.
+
+    A driver has a number, which no other one has.
+    """
 
     moment: float
     stream: str
@@ -33,10 +41,11 @@ class Sample(NamedTuple):
 
 
 class Trend(NamedTuple):
-    """Medians of the first and the last quarter of the longest life of a driver, and the greatest value of the run."""
+    """Medians of the second and the last quarter of the longest life of a driver, its seconds, and the greatest value."""
 
-    begin: float
-    end: float
+    second: float
+    last: float
+    seconds: float
     greatest: float
 
 
@@ -48,9 +57,7 @@ def sample(moment: float, stream: str, driver: Driver) -> list[Sample]:
         with contextlib.suppress(OSError, IndexError):
             found.setdefault(role, []).append(_look(pid))
     return [
-        Sample(
-            moment, stream, driver.process.pid, role, len(looks), *(sum(column) for column in zip(*looks, strict=True))
-        )
+        Sample(moment, stream, driver.number, role, len(looks), *(sum(column) for column in zip(*looks, strict=True)))
         for role, looks in found.items()
     ]
 
@@ -68,7 +75,41 @@ def trend(samples: Sequence[Sample], stream: str, role: str, measure: str) -> Tr
     quarter = max(1, len(longest) // 4)
     values = [float(each[place]) for each in longest]
     greatest = max(float(each[place]) for each in of_role)
-    return Trend(statistics.median(values[:quarter]), statistics.median(values[-quarter:]), greatest)
+    second, last = statistics.median(values[quarter : 2 * quarter] or values), statistics.median(values[-quarter:])
+    return Trend(second, last, longest[-1].moment - longest[0].moment, greatest)
+
+
+def per_minute(samples: Sequence[Sample]) -> list[Sample]:
+    """Return one sample for each minute of a role of a driver, with the medians of its measures; its moment is their first."""
+    minutes: dict[tuple[str, int, str, int], list[Sample]] = {}
+    for each in samples:
+        minutes.setdefault((each.stream, each.driver, each.role, int(each.moment // 60)), []).append(each)
+    return [
+        Sample(
+            found[0].moment,
+            stream,
+            driver,
+            role,
+            round(statistics.median(each.processes for each in found)),
+            round(statistics.median(each.mebibytes for each in found), 1),
+            round(statistics.median(each.threads for each in found)),
+            round(statistics.median(each.descriptors for each in found)),
+        )
+        for (stream, driver, role, _), found in minutes.items()
+    ]
+
+
+def growth(samples: Sequence[Sample], stream: str) -> list[str] | None:
+    """Return what has grown in the longest life of a driver of a stream; None if no life is long enough to say."""
+    found = [(role, measure, trend(samples, stream, role, measure)) for role in ROLES for measure in MEASURES]
+    known = [(role, measure, each) for role, measure, each in found if each and each.seconds >= JUDGED_SECONDS]
+    if not known:
+        return None
+    return [
+        f"{stream}: {measure} of {role} have grown from {each.second:.0f} to {each.last:.0f}"
+        for role, measure, each in known
+        if each.last > GROWTH * each.second + SLACK[measure]
+    ]
 
 
 def _role(pid: int) -> str:

@@ -35,12 +35,16 @@ class Plan(NamedTuple):
     topic: str
     once: bool
     source: str = ""
+    inline: bool = True
+    """Whether the driver sends the rows of small tasks, as it does by default; else each task has a transaction of its own."""
+    spared: bool = False
+    """Whether its driver is never killed, so that one life is as long as the run."""
 
 
 PLANS = (
     Plan("at least once", "soak-at-least-once", once=False),
-    Plan("exactly once", "soak-exactly-once", once=True),
-    Plan("Kafka to Kafka", "soak-copied", once=True, source="soak-exactly-once"),
+    Plan("exactly once", "soak-exactly-once", once=True, inline=False),
+    Plan("Kafka to Kafka", "soak-copied", once=True, source="soak-exactly-once", spared=True),
 )
 
 
@@ -51,7 +55,7 @@ class Life:
     begin: float
     end: float
     driver: int
-    """Process id of its driver."""
+    """The number of its driver."""
     error: str = ""
 
 
@@ -88,10 +92,16 @@ class Stream:
             if not self.lives[-1].error and not self._endless:
                 return True
         if self.driver is not None and self.driver.process.has_ended():
+            self.driver.kill()  # its JVM and its workers may live on
             self.driver = None
         if not self._running and self.clock() >= self._next and not self.loud:
             self._start(endless)
         return False
+
+    def close_life(self) -> None:
+        """Note that a query that still runs did so until now."""
+        if self._running:
+            self.lives[-1].end = self.clock()
 
     def stop(self) -> None:
         """Stop the query, also in the midst of a micro-batch."""
@@ -111,7 +121,7 @@ class Stream:
             try:
                 line = (self.checkpoint / "offsets" / str(max(done))).read_text().splitlines()[-1]
                 return int(json.loads(line)["offset"])
-            except (FileNotFoundError, IndexError):  # Spark removes old ones meanwhile
+            except (FileNotFoundError, IndexError, ValueError):  # Spark removes old ones meanwhile, or writes this one
                 done.remove(max(done))
         return 0
 
@@ -133,11 +143,12 @@ class Stream:
                 return
             self.driver = self.drivers.take()
         self._number, self._endless, self._running = self.driver.give(self._job(endless)), endless, True
-        self.lives.append(Life(self.clock(), self.clock(), self.driver.process.pid))
+        self.lives.append(Life(self.clock(), self.clock(), self.driver.number))
 
     def _job(self, endless: bool) -> dict[str, Any]:
         plan = self.plan
         once = {"exactlyOnceId": plan.topic, "kafka.transaction.timeout.ms": "60000"} if plan.once else {}
+        once |= {} if plan.inline else {"exactlyOnceMaxInlineBytes": "0"}
         job: dict[str, Any] = {
             "checkpoint": str(self.checkpoint),
             "format": "pyproducer",
