@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ class MadeUpDriver:
 
 
 def test_a_spare_that_died_while_it_started_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
+    made: list[MadeUpDriver] = []
 
     def make(folder: Path, master: str) -> MadeUpDriver:
         made.append(MadeUpDriver(folder, master))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -59,4 +60,5 @@ def main(given: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # who ends a run gets its page too
     sys.exit(main(sys.argv[1:]))

@@ -83,8 +83,8 @@ class Soak:
         return round(time.monotonic() - self.begun, 3)
 
     def can_begin(self, fault: Fault) -> bool:
-        """Return whether a fault may begin: all of them may."""
-        return True
+        """Return whether a fault may begin: those of drivers once each stream has one."""
+        return fault.lane != "driver" or all(stream.lives for stream in self.streams)
 
     def note_fault(self, fault: Fault, begin: float, said: str) -> None:
         """Record a fault that ends now."""

@@ -20,6 +20,7 @@ from kafka.errors import KafkaConnectionError
 
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
+from tests.matrix.faults import Fault
 from tests.matrix.hand import Pace
 from tests.soak import page, run
 from tests.soak.__main__ import arguments, main
@@ -321,6 +322,16 @@ def test_a_turn_sees_a_node_that_has_ended_and_a_reader_that_has_ended(tmp_path:
         "node 2 has ended with exit code 134, and no fault is to blame",
         "the reader has ended",
     ]
+
+
+def test_no_driver_is_hit_before_each_stream_has_one(tmp_path: Path) -> None:
+    first, second = stream(tmp_path, [MadeUpDriver()]), stream(tmp_path, [MadeUpDriver()], 2)
+    soak = bare_soak(tmp_path, (first, second))
+    of_drivers, of_brokers = (Fault(lane, "killed", lambda: "") for lane in ("driver", "broker"))
+    first.turn()
+    assert [soak.can_begin(fault) for fault in (of_drivers, of_brokers)] == [False, True]
+    second.turn()
+    assert soak.can_begin(of_drivers)
 
 
 def test_a_stream_that_stands_still_for_five_minutes_is_a_violation(tmp_path: Path) -> None:
