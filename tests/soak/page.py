@@ -116,7 +116,7 @@ def draw_events(record: Mapping[str, Any], path: Path) -> None:
         for life in lives:
             length = max(life["end"] - life["begin"], 0.1)
             lanes.barh(names.index(stream), length / 60, left=life["begin"] / 60, height=0.5, color="#c9d8ee")
-    colors = dict(zip(kinds, colormaps[KINDS].colors, strict=False))
+    colors = {kind: colormaps[KINDS](number) for number, kind in enumerate(kinds)}
     for begin, end, hits, name in record["faults"]:
         length = max(end - begin, record["lasted"] / 300)
         for hit in hits.split(", "):

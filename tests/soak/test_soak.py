@@ -406,18 +406,3 @@ def test_every_row_is_accounted_after_a_driver_was_killed(tmp_path: Path) -> Non
     assert all(balance["due"] > 0 for balance in record.final.values())
     assert set(record.final) == {plan.name for plan in PLANS}
     assert record.balances > 0
-
-
-@pytest.mark.kafka
-@pytest.mark.spark
-@pytest.mark.nightly
-@pytest.mark.timeout(1500)  # every wait within has its own deadline
-def test_disks_are_filled_certificates_replaced_and_topics_grown_indeed(tmp_path: Path) -> None:
-    record = Record(75.0, 1, 200, only=["disk full", "certificates rotated", "topic grown"])
-    play(record, tmp_path, Pace(first=(20, 30), pause=(60, 60), length=(5, 10)))
-    assert (record.violations, record.loud) == ([], "")
-    said = {(name, text) for _, name, text in record.effects}
-    assert ("disk full", "a node ended with exit code 1") in said
-    assert ("certificates rotated", "a node shows the new certificate") in said
-    assert any(name == "topic grown" and text.endswith("has 4 partitions") for name, text in said)
-    assert set(record.final) == {plan.name for plan in PLANS}
