@@ -67,7 +67,7 @@ class Driver:
 
     @property
     def number(self) -> int:
-        """What tells it from others of the same `Drivers`: unlike process ids, it does not come back."""
+        """Its number among those of the same `Drivers`: unlike a process id, it is given once."""
         return int(self.folder.name.rpartition("-")[2])
 
     @property

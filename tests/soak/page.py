@@ -29,9 +29,9 @@ Three streams run side by side on three nodes of Kafka, over TLS with certificat
 once, and one from Kafka to Kafka, which reads the second and writes exactly once. Random faults hit nodes and their disks,
 drivers, Python workers and queries; topics get more partitions, certificates are replaced. A reader of committed rows
 (librdkafka) counts each row while retention removes it. *Accounted*: each row of each committed micro-batch was seen, and those
-of the exactly-once streams once; the rows of a key were in order in the first of them; no transaction is open at the end; no
-stream has stood still for five minutes; no node has ended but by a fault. Tasks of the stream *exactly once* have transactions
-of their own, the copy's rows are sent by its driver.
+of the exactly-once streams once; the rows of a key were in order in the first of them; no transaction is open at the end; each
+stream has brought rows within any five minutes; no node has ended but by a fault. Tasks of the stream *exactly
+once* have transactions of their own, the copy's rows are sent by its driver.
 """
 
 

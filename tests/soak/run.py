@@ -205,7 +205,7 @@ class Soak:
         self._next_balance = self.now + BALANCE_SECONDS
         for stream in self.streams:
             topic = stream.plan.topic
-            if stream.plan.source:  # how far it has come is in nobody's numbers; that no row is there twice can be seen
+            if stream.plan.source:  # how far it has come is not recorded, but no row may be there twice
                 self._judge(stream, books.accounts[topic].balance(0), 0)
                 continue
             try:

@@ -67,8 +67,8 @@ def test_only_nodes_that_answered_have_a_new_certificate(tmp_path: Path, error: 
     faults, timeouts, _ = of_clusters(tmp_path, lambda node: error if node == "2" else None)
     assert faults._rotate() == "node 1, node 3"
     assert timeouts == [SECONDS] * 3
-    nobody, _, _ = of_clusters(tmp_path, lambda _: error)
-    assert nobody._rotate() is None
+    unanswered, _, _ = of_clusters(tmp_path, lambda _: error)
+    assert unanswered._rotate() is None
 
 
 def test_the_driver_of_one_stream_is_never_killed() -> None:

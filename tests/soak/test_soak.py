@@ -334,7 +334,7 @@ def test_no_driver_is_hit_before_each_stream_has_one(tmp_path: Path) -> None:
     assert soak.can_begin(of_drivers)
 
 
-def test_a_stream_that_stands_still_for_five_minutes_is_a_violation(tmp_path: Path) -> None:
+def test_a_stream_without_rows_for_five_minutes_is_a_violation(tmp_path: Path) -> None:
     soak = bare_soak(tmp_path)
     soak._look_at_progress({"a": 5, "b": 5})
     soak.begun -= 301
