@@ -112,7 +112,7 @@ class AuthenticationFailed(SecurityError):
     connected: bool = True
 
 
-LOGIN_ADVICE = "Brokers do not answer without a login: solve that first"
+LOGIN_ADVICE = "What to do: get a token or ticket first (see the error before); brokers answer no one without a login"
 """The advice about a wait that ended while there was no token or ticket: the brokers may be well."""
 
 
@@ -206,6 +206,15 @@ class ProducerFenced(BrokerError):
 
 class TopicNotFound(BrokerError):
     """A topic, or a partition that it had, does not exist."""
+
+
+def text_and_advice(error: PyProducerError) -> tuple[str, str]:
+    """Return an error's text without its advice ("" if it has none), and the advice, each without a full stop.
+
+    A message that contains the text of another error has one advice, its own.
+    """
+    text, _, advice = str(error).partition(" What to do: ")  # texts of brokers are escaped in it already
+    return text.rstrip("."), advice.rstrip(".")
 
 
 RIGHTS = (

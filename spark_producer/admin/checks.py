@@ -9,6 +9,7 @@ from typing import NamedTuple
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.missing_topics import suggest_topic
 from spark_producer.admin.topics import topic_config
+from spark_producer.common.addresses import broker_name, format_address
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
 from spark_producer.errors import (
@@ -17,10 +18,10 @@ from spark_producer.errors import (
     TlsFailed,
     UnsupportedVersion,
     broker_error,
+    text_and_advice,
 )
-from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings, principal
-from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi
+from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi, other_cluster
 from spark_producer.protocol.messages import (
     ApiVersionsRequest,
     MetadataRequest,
@@ -93,13 +94,7 @@ def check_cluster(
             try:
                 yield from _topic(client, settings, topic)
             except PyProducerError as error:
-                yield Finding("topic", FindingState.FAILED, *_text_and_advice(error))
-
-
-def _text_and_advice(error: PyProducerError) -> tuple[str, str]:
-    """Return an error's text without its advice, and the advice."""
-    text, _, advice = str(error).partition(" What to do: ")  # texts of brokers are escaped in it already
-    return text.rstrip("."), advice.rstrip(".")
+                yield Finding("topic", FindingState.FAILED, *text_and_advice(error))
 
 
 def _not_connected(settings: ConnectionSettings, error: PyProducerError) -> Iterator[Finding]:
@@ -107,14 +102,15 @@ def _not_connected(settings: ConnectionSettings, error: PyProducerError) -> Iter
     steps: list[tuple[str, type[PyProducerError]]] = [("tls", TlsFailed), ("login", AuthenticationFailed)]
     steps.append(("versions", UnsupportedVersion))
     name = next((name for name, kind in steps if isinstance(error, kind)), "connection")
-    if isinstance(error, AuthenticationFailed) and not error.connected:
-        yield Finding(name, FindingState.FAILED, *_text_and_advice(error))
+    lacks_login = getattr(error, "lacks_login", False)
+    if lacks_login or (isinstance(error, AuthenticationFailed) and not error.connected):
+        yield Finding("login", FindingState.FAILED, *text_and_advice(error))
         return
     if name != "connection":
         yield Finding("connection", FindingState.OK, f"{_bootstrap(settings)} accepts connections")
     if name in ("login", "versions") and settings.security.tls is not None:
         yield Finding("tls", FindingState.OK, f"the connection is encrypted ({settings.security.protocol})")
-    yield Finding(name, FindingState.FAILED, *_text_and_advice(error))
+    yield Finding(name, FindingState.FAILED, *text_and_advice(error))
 
 
 def _connected(settings: ConnectionSettings, response: MetadataResponse) -> Iterator[Finding]:
@@ -132,7 +128,7 @@ def _connected(settings: ConnectionSettings, response: MetadataResponse) -> Iter
 def _no_brokers(code: int) -> Finding:
     if code:
         return Finding(
-            "brokers", FindingState.FAILED, *_text_and_advice(broker_error(code, "the brokers of the cluster"))
+            "brokers", FindingState.FAILED, *text_and_advice(broker_error(code, "the brokers of the cluster"))
         )
     return Finding(
         "brokers", FindingState.FAILED, "the cluster reports no brokers", "check whether they are still starting"
@@ -148,13 +144,19 @@ def _advertised_addresses(client: BlockingClient, response: MetadataResponse) ->
     try:
         found = client.request_each(METADATA, MetadataRequest((), False), [row.node_id for row in response.brokers])
     except PyProducerError as error:
-        yield Finding("brokers", FindingState.FAILED, *_text_and_advice(error))
+        yield Finding("brokers", FindingState.FAILED, *text_and_advice(error))
         return
-    unreachable = {node: error for node, error in sorted(found.items()) if isinstance(error, PyProducerError)}
-    for node, reason in unreachable.items():
-        text, advice = _text_and_advice(reason)
-        yield Finding("brokers", FindingState.FAILED, f"broker {node}: {text}", advice)
-    if not unreachable:
+    names = {row.node_id: broker_name(row.node_id, row.host, row.port) for row in response.brokers}
+    problems = {
+        node: each if isinstance(each, PyProducerError) else other_cluster(each, response.cluster_id, names[node])
+        for node, each in sorted(found.items())
+    }
+    for node, problem in problems.items():
+        if problem is not None:
+            text, advice = text_and_advice(problem)
+            subject = "" if text.startswith(names[node]) else f"broker {node}: "
+            yield Finding("brokers", FindingState.FAILED, f"{subject}{text}", advice)
+    if not any(problems.values()):
         yield Finding("brokers", FindingState.OK, "each is reached at its advertised address (advertised.listeners)")
 
 
@@ -162,7 +164,7 @@ def _versions(client: BlockingClient) -> Finding:
     try:
         response = client.request(API_VERSIONS, ApiVersionsRequest("pyproducer", "check"))
     except PyProducerError as error:
-        return Finding("versions", FindingState.UNKNOWN, *_text_and_advice(error))
+        return Finding("versions", FindingState.UNKNOWN, *text_and_advice(error))
     ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     lacking = [
         api.name
@@ -187,7 +189,7 @@ def _topic(client: BlockingClient, settings: ConnectionSettings, topic: str) -> 
     if response.error_code or not row.partitions:
         code = code or Code.LEADER_NOT_AVAILABLE
         error = broker_error(code, f"topic {topic!r}", user=principal(settings.security), topic=topic)
-        text, advice = _text_and_advice(error)
+        text, advice = text_and_advice(error)
         if error.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             similar = suggest_topic(client, topic)
             hint = f" (did you mean {similar!r}?)" if similar else ""
@@ -220,7 +222,7 @@ def _in_sync(client: BlockingClient, row: MetadataResponseTopic, topic: str, bro
     try:
         config = topic_config(client, topic, [name])
     except PyProducerError as error:
-        yield Finding(name, FindingState.UNKNOWN, *_text_and_advice(error))
+        yield Finding(name, FindingState.UNKNOWN, *text_and_advice(error))
         return
     if config is None or name not in config:
         advice = "grant DESCRIBE_CONFIGS on the topic to check it; writes do not need this right"

@@ -10,9 +10,9 @@ from spark_producer.admin.exchange_client import POLL_INTERVAL, ExchangeClient
 from spark_producer.admin.topic_leaders import TopicLeaders, missing_partition, topic_leaders
 from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Code
-from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TopicNotFound
+from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TopicNotFound, text_and_advice
 from spark_producer.network.metadata_wait import TopicStatus, TopicWait
-from spark_producer.protocol import METADATA, AnyApi, Api, RequestBody, ResponseBody
+from spark_producer.protocol import METADATA, AnyApi, Api, RequestBody, ResponseBody, is_misrouted
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
@@ -96,8 +96,7 @@ class BlockingClient(ExchangeClient):
         )
         if node is not ANY:
             response: MetadataResponse = only_response(self.request_all([NodeRequest(node, METADATA, body)], deadline))
-            if not self.learn(response):
-                raise ConnectionFailed(f"the address of broker {node} leads to another cluster now")
+            self.learn(response)
             return response
         deadline = self.deadline() if deadline is None else deadline
         return self._metadata(body, deadline, self.clock())
@@ -184,9 +183,7 @@ class BlockingClient(ExchangeClient):
         body = MetadataRequest((MetadataRequestTopic(name=topic),), False)
         unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
         return any(
-            isinstance(one, MetadataResponse)
-            and not self._identity.is_of_another(one)
-            and topic_leaders(one, topic).error_code != unknown
+            isinstance(one, MetadataResponse) and topic_leaders(one, topic).error_code != unknown
             for one in self.request_each(METADATA, body, self.brokers).values()
         )
 
@@ -196,8 +193,8 @@ class BlockingClient(ExchangeClient):
         while True:
             try:
                 return only_response(self._exchange([NodeRequest(ANY, api, body)], deadline, began=began))
-            except (ConnectionFailed, KafkaTimeout):
-                if self.clock() >= deadline:
+            except (ConnectionFailed, KafkaTimeout) as error:
+                if is_misrouted(error) or self.clock() >= deadline:
                     raise
 
     def _metadata(self, body: MetadataRequest, deadline: float, began: float) -> MetadataResponse:
@@ -205,32 +202,41 @@ class BlockingClient(ExchangeClient):
 
         Raises: as `metadata`.
         """
-        response: MetadataResponse
         attempt = 0
-        while not self.learn(response := self._request_any(METADATA, body, deadline, began)):
-            pause = self.retry_backoff.delay(attempt)
-            if self.clock() + pause >= deadline:
-                raise KafkaTimeout(
-                    f"within {self._timeout_text} no broker has answered for the cluster of the bootstrap servers. What to do: "
-                    "see where the addresses of the brokers lead (advertised.listeners, DNS, load balancers)."
-                )
-            self._pause(pause, "the bootstrap servers", began)
-            attempt += 1
-        return response
+        while True:
+            try:
+                response: MetadataResponse = self._request_any(METADATA, body, deadline, began)
+            except PyProducerError as error:
+                if not is_misrouted(error):
+                    raise
+                self._wait_to_rebootstrap(error, self.retry_backoff.delay(attempt), deadline, began)
+                attempt += 1
+            else:
+                self.learn(response)
+                return response
 
-    def learn(self, response: MetadataResponse) -> bool:
-        """Let the connections take over the brokers of a Metadata response.
+    def _wait_to_rebootstrap(self, error: PyProducerError, pause: float, deadline: float, began: float) -> None:
+        """Use the bootstrap servers again after a pause, because of `error`.
 
-        Return False if it is not to be used, as it is of another cluster: then the bootstrap servers are used again (KIP-1242).
+        Raises:
+            KafkaTimeout: there is no time left for that.
         """
+        if self.clock() + pause >= deadline:
+            text, advice = text_and_advice(error)
+            raise KafkaTimeout(
+                f"within {self._timeout_text} no broker has answered for the cluster of the bootstrap servers; last: {text}. "
+                f"What to do: {advice}."
+            )
         with self._closed_if_interrupted():
-            if self._identity.demands_rebootstrap(response):
-                self._rebootstrap()
-                return False
-            if response.brokers:
+            self._rebootstrap()
+        self._pause(pause, "the bootstrap servers", began)
+
+    def learn(self, response: MetadataResponse) -> None:
+        """Let the connections take over the brokers of a Metadata response, unless it has none, or an error."""
+        if response.brokers and not response.error_code:
+            with self._closed_if_interrupted():
                 self.brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
                 self._connections().set_nodes(self.brokers, self._identity.cluster_id)
-        return True
 
 
 def metadata_request(topics: Sequence[str] | None) -> MetadataRequest:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Self
 
 from spark_producer.admin.exchange import ANY, Exchange, NodeRequest, ResponseOrError
+from spark_producer.common.addresses import broker_name, format_address
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.escape import for_log
 from spark_producer.errors import (
@@ -19,11 +20,12 @@ from spark_producer.errors import (
     KafkaTimeout,
     PyProducerError,
     RemoteProtocolError,
+    text_and_advice,
 )
-from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, Completion
 from spark_producer.network.settings import ConnectionSettings, principal
 from spark_producer.protocol import ClusterIdentity, is_misrouted
+from spark_producer.protocol.messages import MetadataResponse
 
 MAX_IN_FLIGHT = 5
 """Maximum requests to one broker without a response: brokers remember as many batches of a producer in a partition."""
@@ -58,7 +60,9 @@ class ExchangeClient:
         """The addresses of the cluster's brokers by node, from the last Metadata response; empty before the first."""
         self._identity = ClusterIdentity(checks=settings.check_cluster)
         self._misrouted = False
-        """Whether a broker has refused a connection that is meant for another one: the addresses are wrong."""
+        """Whether an address leads to another broker or cluster than expected (KIP-1242)."""
+        self.rebootstraps = 0
+        """The number of times that all brokers were forgotten: responses from before may be of another cluster."""
         self.requests = 0
         """The number of requests sent."""
         self.rounds = 0
@@ -224,6 +228,7 @@ class ExchangeClient:
     def _rebootstrap(self) -> None:
         """Forget all brokers, so that the bootstrap servers are used again."""
         self._misrouted = False
+        self.rebootstraps += 1
         self._identity.forget()
         self.brokers = {}
         self._connections().set_nodes({})
@@ -263,30 +268,41 @@ class ExchangeClient:
                 error, RemoteProtocolError
             ):  # once: a peer that is no broker is known before the first request
                 error = ConnectionFailed(f"the connection was closed, {error}")
+            elif isinstance(completion.body, MetadataResponse):
+                error = self._identity.accept(completion.body, self._broker_name(completion.node))
+                self._misrouted |= error is not None
             exchange.responses[position] = completion.body if error is None else error
             exchange.last_response = self.clock()
 
     def _give_up(self, exchange: Exchange, node: int | None, limit: str = "") -> None:
         """Put an error in place of the responses to the requests that wait for a connection to `node`. `limit` names the wait."""
-        error = BrokersUnreachable(self._login_problem(node, limit) or self._unreached(node, limit))
+        error = self._login_problem(node, limit) or self._unreached(node, limit)
         for position in exchange.unsent.pop(node):
             exchange.responses[position] = error
 
-    def _login_problem(self, node: int | None, limit: str) -> str:
-        """Return the text about a login that cannot begin, as there is no token or ticket; empty if that is not the reason."""
-        errors = [self._connections().last_error(each) for each in (self._nodes if node is ANY else [node])]
+    def _login_problem(self, node: int | None, limit: str) -> BrokersUnreachable | None:
+        """Return the error about a login that cannot begin, as there is no token or ticket; None if that is not the reason."""
+        errors = self._last_errors(node)
         found = next((each for each in errors if isinstance(each, AuthenticationFailed) and not each.connected), None)
         if found is None:
-            return ""
-        return f"no login was possible{limit}: {str(found).rstrip('.')}. {LOGIN_ADVICE}."
-
-    def _unreached(self, node: int | None, limit: str) -> str:
-        advice = (
-            "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run, and firewalls"
-            if (min(self._nodes) if node is ANY else node) < 0
-            else "these addresses come from the brokers themselves: check their advertised.listeners"
+            return None
+        return BrokersUnreachable(
+            f"no login was possible{limit}: {text_and_advice(found)[0]}. {LOGIN_ADVICE}.", lacks_login=True
         )
-        return f"no broker could be reached{limit}: {self._reasons(node)}. What to do: {advice}."
+
+    def _unreached(self, node: int | None, limit: str) -> BrokersUnreachable:
+        if (min(self._nodes) if node is ANY else node) < 0:
+            servers = "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers)"
+            advice = f"{servers}, that the brokers run, and firewalls"
+        elif (misrouted := next(filter(is_misrouted, self._last_errors(node)), None)) is not None:
+            _, advice = text_and_advice(misrouted)
+        else:
+            advice = "these addresses come from the brokers themselves: check their advertised.listeners"
+        return BrokersUnreachable(f"no broker could be reached{limit}: {self._reasons(node)}. What to do: {advice}.")
+
+    def _last_errors(self, node: int | None) -> list[PyProducerError]:
+        errors = [self._connections().last_error(each) for each in (self._nodes if node is ANY else [node])]
+        return [each for each in errors if each is not None]
 
     def _pause(self, seconds: float, subject: str, began: float) -> None:
         until = self.clock() + seconds
@@ -361,6 +377,10 @@ class ExchangeClient:
         host, port = self.brokers[node] if node in self.brokers else self._bootstrap[node]
         return format_address(host if node in self._bootstrap else for_log(host), port)
 
+    def _broker_name(self, node: int) -> str:
+        host, port = self.brokers.get(node) or self._bootstrap.get(node) or (None, 0)
+        return broker_name(node, host, port)
+
     def _reasons(self, node: int | None) -> str:
         return "; ".join(
             f"{self._address(each)}: {self._reason(each)}" for each in (self._nodes if node is ANY else [node])
@@ -369,4 +389,5 @@ class ExchangeClient:
     def _reason(self, node: int) -> str:
         if self._is_unknown(node):
             return "it is not among the brokers of the cluster"
-        return str(self._connections().last_error(node) or "still connecting")
+        error = self._connections().last_error(node)
+        return "still connecting" if error is None else text_and_advice(error)[0]

@@ -166,7 +166,11 @@ class Code(enum.IntEnum):
     TELEMETRY_TOO_LARGE = 118, _NONE, "push fewer metrics, or raise telemetry.max.bytes"
     TRANSACTION_ABORTABLE = 120, _NONE, "abort the transaction and write again"
     INVALID_REGULAR_EXPRESSION = 128, _NONE, "correct the regular expression"
-    REBOOTSTRAP_REQUIRED = 129, _REFRESH, "start again from the bootstrap servers"
+    REBOOTSTRAP_REQUIRED = (
+        129,
+        _REFRESH,
+        "see where the addresses of brokers lead (advertised.listeners, DNS, load balancers)",
+    )
 
 
 FENCING = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.INVALID_PRODUCER_ID_MAPPING, Code.PRODUCER_FENCED})

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
+from spark_producer.common.addresses import broker_name
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Action, Code
@@ -27,9 +28,10 @@ from spark_producer.errors import (
     PyProducerError,
     UnsupportedVersion,
     broker_error,
+    text_and_advice,
 )
 from spark_producer.network.settings import principal
-from spark_producer.protocol import FETCH, METADATA
+from spark_producer.protocol import FETCH, METADATA, is_misrouted
 from spark_producer.protocol.messages import (
     NO_UUID,
     FetchPartitionResponse,
@@ -202,9 +204,13 @@ class Fetcher:
     def _check_timeout(self, state: PartitionFetch, now: float) -> None:
         if now - state.failing_since < self._settings.timeout:
             return
-        cause = "no connection to a broker" if state.error is None else str(state.error).rstrip(".")
-        lacks_login = isinstance(state.error, AuthenticationFailed)  # not fatal, so there is no token
-        advice = LOGIN_ADVICE if lacks_login else REACH_ADVICE
+        cause, advice = "no connection to a broker", REACH_ADVICE
+        if state.error is not None:
+            cause, known = text_and_advice(state.error)
+            if isinstance(state.error, AuthenticationFailed):  # not fatal, so there is no token
+                advice = LOGIN_ADVICE
+            elif is_misrouted(state.error):
+                advice = f"What to do: {known}"
         raise KafkaTimeout(
             f"reading {state.topic_partition} at offset {state.position} failed: no progress within {self._settings.timeout:g} s "
             f"(default.api.timeout.ms); last: {cause}. {advice}."
@@ -351,8 +357,8 @@ class Fetcher:
     # Leaders
 
     def _on_metadata(self, request: Request, body: MetadataResponse, now: float) -> None:
-        if code := self._cluster.learn(body):
-            self._failed(request, now, broker_error(code, "Metadata"))
+        if problem := self._cluster.learn(body, self._broker_name(request.node)):
+            self._failed(request, now, problem)
             return
         found = {row.name: row for row in body.topics}
         requested = {row.name: found.get(row.name) for row in request.body.topics}
@@ -391,6 +397,11 @@ class Fetcher:
         if topic is None or topic.topic_id == NO_UUID:
             return False
         return self._topic_ids.setdefault(topic.name or "", topic.topic_id) != topic.topic_id
+
+    def _broker_name(self, node: int) -> str:
+        servers = self._settings.connection.bootstrap
+        host, port = self._cluster.brokers.get(node, (None, 0)) if node >= 0 else servers[-1 - node]
+        return broker_name(node, host, port)
 
     # Offsets that are not there
 

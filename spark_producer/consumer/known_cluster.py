@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
+from spark_producer.errors import PyProducerError, broker_error
 from spark_producer.protocol import ClusterIdentity
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
 
@@ -63,16 +64,18 @@ class KnownCluster:
         self._leaders.clear()
         self.identity.forget()
 
-    def learn(self, response: MetadataResponse) -> int:
-        """Take over the brokers of a response, and the leaders of its topics that are among these brokers; return 0.
+    def learn(self, response: MetadataResponse, broker: str) -> PyProducerError | None:
+        """Take over the brokers of a response, and the leaders of its topics that are among these brokers; return None.
 
-        Otherwise return the error code for which the response is not used; REBOOTSTRAP_REQUIRED drops what is known.
+        Otherwise return the error for which the response is not used. If the bootstrap servers must be asked again, what is known
+        is dropped. `broker` is the name of the sender (`broker_name`).
         """
-        if self.identity.demands_rebootstrap(response):
+        problem = self.identity.accept(response, broker)
+        if problem is not None:
             self.clear()
-            return Code.REBOOTSTRAP_REQUIRED
+            return problem
         if response.error_code:
-            return response.error_code
+            return broker_error(response.error_code, f"Metadata of {broker}")
         self.brokers = {row.node_id: (row.host, row.port) for row in response.brokers} or self.brokers
         for topic in response.topics:
             self.topic_ids[topic.name or ""] = topic.topic_id
@@ -81,7 +84,7 @@ class KnownCluster:
                 self.forget(topic_partition)
                 if not topic.error_code and row.leader_id in self.brokers:
                     self._leaders[topic_partition] = Leader(row.leader_id, row.leader_epoch)
-        return Code.NONE
+        return None
 
 
 def errors_of(topics: Mapping[str, MetadataResponseTopic | None]) -> Callable[[TopicPartition], int]:

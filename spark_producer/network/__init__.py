@@ -4,7 +4,7 @@ Owns: every socket of a producer, reconnects, request timeouts, and one socket o
 Must not know: the use of responses (`sender`), record batches, pyspark.
 """
 
-from spark_producer.network.addresses import format_address, parse_bootstrap_servers
+from spark_producer.network.addresses import parse_bootstrap_servers
 from spark_producer.network.client import Client, Completion
 from spark_producer.network.quick_ack import set_quickack
 from spark_producer.network.settings import ConnectionSettings, principal
@@ -13,7 +13,6 @@ __all__ = [
     "Client",
     "Completion",
     "ConnectionSettings",
-    "format_address",
     "parse_bootstrap_servers",
     "principal",
     "set_quickack",

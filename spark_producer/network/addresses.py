@@ -1,8 +1,7 @@
-"""The syntax of addresses: the parser of `bootstrap.servers`, and the formatter for messages."""
+"""The parser of `bootstrap.servers`."""
 
 from __future__ import annotations
 
-from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError
 
 LAST_PORT = 65_535
@@ -19,12 +18,6 @@ def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
     if not addresses:
         raise ConfigError(f"bootstrap.servers is {servers!r}. Give at least one host:port")
     return list(dict.fromkeys(addresses))
-
-
-def format_address(host: str, port: int) -> str:
-    """Return `host:port`, with brackets around an IPv6 host."""
-    host = for_log(host, limit=None)  # brokers may advertise any text
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _parse(entry: str, servers: str) -> tuple[str, int]:

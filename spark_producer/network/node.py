@@ -10,8 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from random import Random
 
+from spark_producer.common.addresses import broker_name
 from spark_producer.common.backoff import exponential
-from spark_producer.common.escape import for_log
 from spark_producer.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -22,7 +22,6 @@ from spark_producer.errors import (
     TlsFailed,
 )
 from spark_producer.metrics import ProducerMetrics
-from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport
 from spark_producer.protocol import API_VERSIONS, IDENTITY_VERSION, AnyApi, BrokerIdentity, Connection
@@ -96,8 +95,7 @@ class NodeConnection:
         self._last_used = -NEVER
 
     def __str__(self) -> str:
-        name = "bootstrap server" if self.id < 0 else f"broker {self.id} at"
-        return f"{name} {format_address(self.host if self.id < 0 else for_log(self.host), self.port)}"
+        return broker_name(self.id, self.host, self.port)
 
     @property
     def proven(self) -> bool:

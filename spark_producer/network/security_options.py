@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_producer.common.addresses import format_address
 from spark_producer.common.secret import Secret
 from spark_producer.config import ConnectionOptions, jaas
 from spark_producer.config.cloud_identities import AZURE_PROVIDERS, GOOGLE_PROVIDER
@@ -11,7 +12,7 @@ from spark_producer.config.security_rules import has_login, has_tls
 from spark_producer.config.tls_rules import protocols_and_suites
 from spark_producer.config.token_rules import is_loopback
 from spark_producer.errors import ConfigError
-from spark_producer.network.addresses import format_address, parse_bootstrap_servers
+from spark_producer.network.addresses import parse_bootstrap_servers
 from spark_producer.security import KerberosSettings, OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
 PROBE = "probe"

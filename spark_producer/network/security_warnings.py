@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spark_producer.common.addresses import format_address
 from spark_producer.common.escape import escaping_logger
 from spark_producer.config.token_rules import is_loopback
-from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 
 logger = escaping_logger("pyproducer")

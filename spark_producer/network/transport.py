@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+from spark_producer.common.addresses import format_address
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConnectionFailed
-from spark_producer.network.addresses import LAST_PORT, format_address
+from spark_producer.network.addresses import LAST_PORT
 from spark_producer.network.settings import KERNEL_DEFAULT, ConnectionSettings
 from spark_producer.protocol import Buffer
 

@@ -24,6 +24,7 @@ from spark_producer.errors import (
     PyProducerError,
     RecordError,
     TopicNotFound,
+    text_and_advice,
 )
 from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE, TopicStatus, TopicWait
 from spark_producer.partitioner import TopicPartitions
@@ -267,7 +268,7 @@ class MetadataWaiter:
             return MetadataTimeout(
                 f"no broker has returned topic {wait.topic!r} {within}. Check the network, and whether the brokers run"
             )
-        reason = f" Last error: {str(self.last_error).rstrip('.')}." if self.last_error else ""
+        reason = f" Last error: {text_and_advice(self.last_error)[0]}." if self.last_error else ""
         advice = " Check kafka.bootstrap.servers, the network, and whether the brokers run"
         if isinstance(
             self.last_error, AuthenticationFailed

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
+from spark_producer.common.addresses import format_address
 from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
-from spark_producer.network.addresses import format_address
 from spark_producer.sender import Metadata
 
 REPORT_AFTER = 3.0

@@ -53,7 +53,7 @@ from spark_producer.protocol.apis import (
     ResponseBody,
     produce_by_name,
 )
-from spark_producer.protocol.cluster_identity import ClusterIdentity, is_misrouted
+from spark_producer.protocol.cluster_identity import ClusterIdentity, is_misrouted, other_cluster
 from spark_producer.protocol.codec import (
     RequestFrame,
     decode_request,
@@ -131,5 +131,6 @@ __all__ = [
     "encode_response",
     "is_misrouted",
     "messages",
+    "other_cluster",
     "produce_by_name",
 ]

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
+from spark_producer.common.addresses import broker_name
 from spark_producer.common.cluster import NO_LEADER, Cluster, Node, TopicInfo, TopicPartition
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.protocol import ClusterIdentity
@@ -95,7 +96,7 @@ class Metadata:
         self._topic_ids = TopicIds()
         self._rebootstrap_after = rebootstrap_after
         """seconds without a response before the bootstrap servers are used again (KIP-1102); None for never"""
-        self._identity = ClusterIdentity(checks=check_cluster and rebootstrap_after is not None)
+        self._identity = ClusterIdentity(checks=check_cluster)
         self._unanswered_since: float | None = None
         self._last_response_at: float | None = None
 
@@ -239,7 +240,9 @@ class Metadata:
         `request_leaders` for its batches.
         """
         request = self._in_flight
-        if self._identity.demands_rebootstrap(response):
+        node = self.cluster.nodes.get(self._in_flight_node)
+        sender = broker_name(self._in_flight_node, *(node[:2] if node is not None else (None, 0)))
+        if self._identity.accept(response, sender) is not None:
             self.rebootstrap(now)
             return self.on_failure(now)
         if request is None or response.error_code or not response.brokers:

@@ -21,6 +21,7 @@ class ScriptedClient:
 
     def __init__(self) -> None:
         self.user = "user 'app'"
+        self.rebootstraps = 0
         self.brokers: dict[int, tuple[str, int]] = {}
         self.leaders: dict[tuple[str, int], int] = {}
         self.topic_id, self.leader_epoch = messages.NO_UUID, 0

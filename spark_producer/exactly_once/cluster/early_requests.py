@@ -1,8 +1,8 @@
 """Requests that are sent early, together with an earlier request, so that they need no round trip of their own.
 
 The code that needs the response builds its request as if nothing had been sent. The early response is used only for an equal
-request to the same broker, under the same leader epochs and ids of topics; otherwise the request is sent again. An early error
-counts as any other.
+request to the same broker, under the same leader epochs and ids of topics, unless the bootstrap servers were asked again since:
+the broker may have been of another cluster (KIP-1242). Otherwise the request is sent again. An early error counts as any other.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ LogVersion: TypeAlias = tuple[bytes | None, int]
 
 
 class EarlyRequest(NamedTuple):
-    """A request that was sent, with the versions of its partitions at that time."""
+    """A request that was sent, with the versions of its partitions, and `BlockingClient.rebootstraps`, at that time."""
 
     call: NodeRequest
     versions: dict[TopicPartition, LogVersion]
     exchange: Exchange
+    rebootstraps: int
 
     def seconds_waited(self, now: float) -> float:
         """Return the seconds since the response has arrived; negative if it has not."""
@@ -52,7 +53,10 @@ class EarlyRequests:
 
     def send(self, calls: Iterable[NodeRequest]) -> list[EarlyRequest]:
         """Send requests, and return without waiting."""
-        found = [EarlyRequest(call, self._versions(call), self._client.begin([call])) for call in calls]
+        found = []
+        for call in calls:
+            exchange = self._client.begin([call])  # which may forget all brokers first
+            found.append(EarlyRequest(call, self._versions(call), exchange, self._client.rebootstraps))
         self._sent += found
         return found
 
@@ -86,8 +90,9 @@ class EarlyRequests:
             if isinstance(response, PyProducerError):
                 if self._client.clock() >= deadline:
                     raise response
-            elif self._client.learn(response):
+            else:
                 found: MetadataResponse = response
+                self._client.learn(found)
                 return found
         return self._client.metadata(topics, deadline, node)
 
@@ -96,7 +101,10 @@ class EarlyRequests:
         for asked in self._sent:
             if _answers(asked.call, call):
                 self._sent.remove(asked)
-                is_old = self._client.clock() - asked.exchange.started > MAX_AGE_S
+                is_old = (
+                    self._client.clock() - asked.exchange.started > MAX_AGE_S
+                    or self._client.rebootstraps != asked.rebootstraps
+                )
                 versions = self._versions(call)
                 if not is_old and versions == {tp: asked.versions[tp] for tp in versions}:
                     return asked.exchange

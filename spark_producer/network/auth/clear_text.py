@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from spark_producer.common.addresses import format_address
 from spark_producer.config.token_rules import is_loopback
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.network.addresses import format_address
 from spark_producer.protocol import SaslCredentials
 
 

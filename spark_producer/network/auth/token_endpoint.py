@@ -19,11 +19,11 @@ from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus, urlencode, urlsplit
 
+from spark_producer.common.addresses import format_address
 from spark_producer.common.escape import for_log
 from spark_producer.common.redaction import remember
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError, ConnectionFailed, TlsFailed
-from spark_producer.network.addresses import format_address
 from spark_producer.network.transport import resolve as addresses_of
 from spark_producer.security.contexts import client_context
 from spark_producer.security.references import is_reference, resolve

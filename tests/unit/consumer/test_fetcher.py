@@ -19,7 +19,13 @@ from spark_producer.errors import (
     UnsupportedVersion,
 )
 from spark_producer.protocol import FETCH, FETCH_BY_ID, METADATA
-from spark_producer.protocol.messages import NO_UUID, FetchResponse, FetchTopicResponse
+from spark_producer.protocol.messages import (
+    NO_UUID,
+    FetchResponse,
+    FetchTopicResponse,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from tests.unit.consumer.fetcher_harness import BOOTSTRAP, TOPIC, TOPIC_ID, FetcherHarness, batch, of, positions, row
 
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED, CORRUPT_MESSAGE, NO_SUCH_CODEC = 6, 1, 29, 2, 76
@@ -418,4 +424,22 @@ def test_without_a_token_the_end_of_the_wait_says_to_get_one() -> None:
     harness.fetcher.on_disconnect(BOOTSTRAP, error, harness.now)
     with pytest.raises(KafkaTimeout) as found:
         harness.step(harness.settings.timeout)
-    assert "my.py:3. Brokers do not answer without a login: solve that first." in str(found.value)
+    assert "my.py:3. What to do: get a token or ticket first (see the error before); brokers" in str(found.value)
+
+
+@pytest.mark.covers("NW9")
+def test_a_broker_of_another_cluster_is_named_with_one_advice() -> None:
+    """The error was REBOOTSTRAP_REQUIRED, which no broker had sent, and named neither a broker nor a cluster."""
+    harness = FetcherHarness(of(0, 0, 9))
+    harness.cluster.learn(MetadataResponse(brokers=(MetadataResponseBroker(3, "three", 9092),), cluster_id="ours"), "")
+    harness.least_loaded = lambda: 3  # type: ignore[method-assign]
+    [request] = harness.step()
+    harness.answer(request, MetadataResponse(cluster_id="theirs"))
+    harness.unready = {3}
+    with pytest.raises(KafkaTimeout) as found:
+        harness.step(harness.settings.timeout)
+    assert str(found.value).endswith(
+        "; last: broker 3 at three:9092 is of cluster 'theirs', not of 'ours'. What to do: see where the addresses of "
+        "brokers lead (advertised.listeners, DNS, load balancers)."
+    )
+    assert str(found.value).count("What to do") == 1

@@ -17,13 +17,13 @@ from spark_producer.broker.metrics.page import metrics_page
 from spark_producer.cli import progress, topics, txn
 from spark_producer.cli.check import line
 from spark_producer.cli.record_text import format_record, record_json
+from spark_producer.common.addresses import format_address
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
 from spark_producer.datasource.write.driver.report_formats import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import format_partitions
 from spark_producer.metrics.write_report import OffsetRange, WriteReport
-from spark_producer.network import format_address
 from spark_producer.network.transport import resolve
 from spark_producer.record.reading import ConsumerRecord
 

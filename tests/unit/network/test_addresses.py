@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from spark_producer.common.addresses import format_address
 from spark_producer.errors import ConfigError
-from spark_producer.network import format_address, parse_bootstrap_servers
+from spark_producer.network import parse_bootstrap_servers
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_without_a_token_the_advice_is_not_about_the_servers(cluster: ScriptedCl
     producer = start_small(max_block_ms=20)
     cluster.wake()
     wait_until(lambda: parts_of(producer).topics.last_error is not None, "the login fails")
-    with pytest.raises(BrokersUnreachable, match=r"idp:443\. Brokers do not answer without a login: solve that first"):
+    with pytest.raises(BrokersUnreachable, match=r"idp:443\. What to do: get a token or ticket first"):
         producer.send("t", "x")
 
 

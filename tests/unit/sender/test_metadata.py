@@ -387,8 +387,8 @@ def test_a_response_of_another_cluster_sends_us_to_the_bootstrap_servers() -> No
 @pytest.mark.covers("NW9")
 @pytest.mark.parametrize(
     ("cluster_id", "options"),
-    [("ours", {}), (None, {}), ("theirs", {"check_cluster": False}), ("theirs", {"rebootstrap_after": None})],
-    ids=["the same", "none, as from old brokers", "not checked", "without the strategy"],
+    [("ours", {}), (None, {}), ("theirs", {"check_cluster": False})],
+    ids=["the same", "none, as from old brokers", "not checked"],
 )
 def test_a_response_is_used_if_there_is_nothing_to_check(cluster_id: str | None, options: dict[str, Any]) -> None:
     made = checking(**options)

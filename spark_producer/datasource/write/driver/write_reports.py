@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark_producer.common.addresses import format_address
 from spark_producer.common.escape import escaping_logger
 from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport
 from spark_producer.datasource.write.driver.report_formats import report_dict
-from spark_producer.network.addresses import format_address, parse_bootstrap_servers
+from spark_producer.network.addresses import parse_bootstrap_servers
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

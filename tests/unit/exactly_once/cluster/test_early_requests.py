@@ -90,6 +90,16 @@ def test_what_is_old_or_forgotten_is_asked_again(client: ScriptedClient) -> None
     assert sent(client) == 4
 
 
+@pytest.mark.covers("NW9")
+def test_what_was_sent_before_the_bootstrap_servers_were_asked_again_is_asked_again(client: ScriptedClient) -> None:
+    """It may have gone to a broker of another cluster, which was adopted with its response."""
+    brokers = brokers_of(client)
+    brokers.early.send([listing()])
+    client.rebootstraps += 1
+    request(brokers, listing())
+    assert sent(client) == 2
+
+
 def test_an_error_is_the_callers(client: ScriptedClient) -> None:
     brokers = brokers_of(client)
     client.answers(LIST_TRANSACTIONS, LOST, ANSWER)
