@@ -17,7 +17,11 @@ from typing import Any
 from tests.soak.samples import GROWTH, JUDGED_SECONDS, MEASURES, ROLES, SLACK, Sample, trend
 from tests.soak.streams import PLANS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "soak.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "soak.md"
+BEFORE = "          - The nemesis: nemesis.md\n"
+ENTRY = "          - The soak: soak.md\n"
+"""The line of the site's navigation, and the one before it: a page without is an error, and so is one that does not exist."""
 COLORS = {plan.name: color for plan, color in zip(PLANS, ("#1f6feb", "#2e7d32", "#c62828"), strict=True)}
 KINDS = "tab20"
 """The colours of the kinds of fault, of which there are more than ten."""
@@ -44,7 +48,16 @@ def write(record: Mapping[str, Any], page: Path = PAGE) -> None:
     draw_events(record, folder / f"{page.stem}_events.svg")
     draw_samples(samples, folder / f"{page.stem}_processes.svg")
     page.write_text(render(record, samples, page.stem), encoding="utf-8")
+    if page == PAGE:
+        enter(ROOT / "mkdocs.yml")
     print(page)
+
+
+def enter(site: Path) -> None:
+    """Enter the page into the navigation of the site, if it is not there yet."""
+    text = site.read_text(encoding="utf-8")
+    if ENTRY not in text:
+        site.write_text(text.replace(BEFORE, BEFORE + ENTRY), encoding="utf-8")
 
 
 def render(record: Mapping[str, Any], samples: Sequence[Sample], stem: str) -> str:
@@ -148,12 +161,12 @@ def draw_samples(samples: Sequence[Sample], path: Path) -> None:
                     [each.moment / 60 for each in found],
                     values,
                     ".",
-                    markersize=2,
+                    markersize=3,
                     color=COLORS[plan.name],
                     label=plan.name,
                 )
             axis.set_title(f"{role}: {measure}", fontsize=9)
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.05 * max((float(each[5 + place]) for each in samples if each.role == role), default=1))
     _save(figure, axes[1][0], path)
 
 

@@ -228,6 +228,7 @@ class Soak:
             self._close(stream, ends[stream.plan.source or stream.plan.topic], books)
         for said in books.trouble():
             self.note_violation(said)
+        self.record.seen.append((self.now, {topic: account.seen for topic, account in books.accounts.items()}))
         self._look_back()
 
     def _close(self, stream: Stream, due: int, books: Bookkeeper) -> None:

@@ -384,6 +384,15 @@ def test_the_page_says_what_was_found_and_has_its_plots(tmp_path: Path) -> None:
     assert "7 minutes of 2.0 hours on Kafka 4" in page.render(record.kept(), [], "soak")
 
 
+def test_the_page_is_in_the_navigation_of_the_site_once(tmp_path: Path) -> None:
+    site = tmp_path / "mkdocs.yml"
+    site.write_text((page.ROOT / "mkdocs.yml").read_text(encoding="utf-8").replace(page.ENTRY, ""), encoding="utf-8")
+    for _ in range(2):
+        page.enter(site)
+    assert site.read_text(encoding="utf-8").count(page.BEFORE + page.ENTRY) == 1
+    assert site.read_text(encoding="utf-8").count("soak.md") == 1
+
+
 def test_of_each_minute_one_sample_is_kept() -> None:
     record = Record(7200.0, 1, 500)
     for moment in range(0, 7200, 5):
