@@ -144,8 +144,9 @@ class Fetcher:
             elif (leader := self._cluster.leader_of(each.topic_partition)) is None:
                 leaderless.append(each)
             elif each.look_up is None:
-                known = each.replica in self._cluster.brokers  # the bootstrap servers may have named others since
-                by_node.setdefault(each.replica if known else leader.node, []).append(each)
+                if each.replica not in self._cluster.brokers:  # the bootstrap servers may have named others since
+                    each.replica = NO_LEADER
+                by_node.setdefault(leader.node if each.replica == NO_LEADER else each.replica, []).append(each)
             elif self._ready(leader.node, [each], network, now):
                 each.in_flight = True
                 yield look_up_request(leader.node, each, each.look_up, leader.epoch)

@@ -1,4 +1,4 @@
-"""The number of the format that stands in each file of a data directory."""
+"""The number of the format in `broker.json`, and in the files of the tiered catalog."""
 
 from __future__ import annotations
 

@@ -19,13 +19,15 @@ _AWS_MODULE: Final = "aws_msk_iam_sasl_signer"
 _AWS_FINAL: Final = (
     "AttributeError", "ValueError", "ProfileNotFound", "NoCredentialsError", "PartialCredentialsError", "ClientError",
 )  # fmt: skip
-"""Errors of the signer after which a retry is unlikely to succeed; the first two mean that there are no credentials."""
+"""Errors of the signer after which a retry is unlikely to succeed."""
 
 _NO_AWS_CREDENTIALS: Final = (
-    "raised AttributeError: 'NoneType'",
+    "raised AttributeError: 'NoneType' object has no attribute 'access_key'",
+    "raised AttributeError: 'NoneType' object has no attribute 'get_frozen_credentials'",
     "raised ValueError: AWS Credentials can not be empty",
 )
-"""The signer has no check of its own for missing credentials, and looks for the key in what botocore found: None."""
+"""The signer has no check of its own for missing credentials, and looks for the key in what botocore found: None. Other errors
+about None have other causes."""
 
 _AWS_HOST: Final = re.compile(r"(?:.+\.)?(?:kafka|kafka-serverless)\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
 _MIN_MILLISECONDS: Final = 10**11

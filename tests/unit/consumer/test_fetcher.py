@@ -340,6 +340,17 @@ def test_after_the_loss_of_a_follower_the_leader_is_asked() -> None:
     assert harness.next_fetch().node == 1
 
 
+def test_after_a_follower_left_the_cluster_the_leader_names_another() -> None:
+    """The former one was kept in mind, so the leader's choice was taken for that of a follower, and the fetch paused."""
+    harness = FetcherHarness(of(0, 5, 9), client_rack="a")
+    at_follower(harness)
+    harness.cluster.brokers = {1: ("broker1", 9092), 3: ("broker3", 9092)}
+    request = harness.next_fetch()
+    assert request.node == 1
+    harness.fetched(request, row(0, preferred_read_replica=3))
+    assert [each.node for each in harness.step()] == [3]
+
+
 def test_a_follower_that_is_unknown_is_looked_up() -> None:
     harness = FetcherHarness(of(0, 5, 9), client_rack="a")
     assert harness.fetched(harness.next_fetch(), row(0, preferred_read_replica=99)) == []

@@ -231,6 +231,21 @@ def test_without_aws_credentials_the_error_says_so(
 
 
 @pytest.mark.covers("SEC18")
+def test_another_error_about_none_in_the_aws_signer_keeps_its_text(
+    signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was reported as missing credentials, and its text was lost."""
+
+    def fails(_: str) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'resolve_endpoint'")
+
+    monkeypatch.setattr(signer, "generate_auth_token", fails)
+    reported = str(refusal(lambda: from_aws((), "eu-west-1")))
+    assert "raised AttributeError: 'NoneType' object has no attribute 'resolve_endpoint'. Check the AWS" in reported
+    assert "found no AWS credentials" not in reported
+
+
+@pytest.mark.covers("SEC18")
 @pytest.mark.parametrize(
     ("hosts", "environ", "region"),
     [

@@ -64,7 +64,7 @@ class Catalog:
     Changes are on the disk after the next `store`.
 
     Raises:
-        CorruptRecord: the file was not written by a broker of this version, or is damaged.
+        CorruptRecord: a newer version wrote the file, or it is damaged.
         OSError: the disk refused.
     """
 
