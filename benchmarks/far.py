@@ -102,8 +102,8 @@ def measure(stand: Stand, chosen: Sequence[Case], rounds: int, seconds: float) -
     """Return the rates of each case, in bytes a second, round by round."""
     found: dict[str, list[float]] = {}
     for number in range(rounds):
-        for case in chosen:
-            topic = f"far-{number}-{len(found)}-{case.partitions}"
+        for place, case in enumerate(chosen):
+            topic = f"far-{number}-{place}"
             stand.create_topic(topic, case.partitions)
             with far_away(stand.target, 0.0 if case.near else ROUND_TRIP, stand.port) as port:
                 rate = write(f"{HOST}:{port}", topic, case.options, seconds)
