@@ -48,7 +48,7 @@ PROFILES: Mapping[str, Profile] = {
         ),
     ),
     "far": Profile(
-        "Brokers that answer after hundreds of milliseconds: far away, or without disks. A worker may take 256 MiB.",
+        "Brokers that answer after hundreds of milliseconds: far away, or without disks. Each producer has a pool of 256 MiB.",
         (
             Setting(
                 "buffer.memory", "268435456", "what is in flight and what fills meanwhile: rate x round trip, twice"
@@ -56,7 +56,7 @@ PROFILES: Mapping[str, Profile] = {
             Setting(
                 "max.request.size",
                 "16777216",
-                "five requests in flight have up to 80 MiB for a broker, 200 MB/s at 400 ms",
+                "five requests in flight have up to 80 MiB for a broker",
             ),
             Setting("linger.ms", "1000", "batches have time to fill; a row waits for the round trip anyway"),
         ),
