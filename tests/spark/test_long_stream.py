@@ -1,4 +1,6 @@
-"""A stream of Spark over very many tiny micro-batches: its processes do not grow. CI plays some, a campaign five thousand."""
+"""A stream of Spark over very many tiny micro-batches: its processes do not grow.
+
+The nightly tests play some, a campaign five thousand."""
 
 from __future__ import annotations
 
