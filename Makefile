@@ -20,7 +20,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis soak lint bench dashboard experiments asan notebooks zip wheel conda changes release release-check platforms constraints docs licences fuzz site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis soak lint bench dashboard experiments asan notebooks zip wheel conda changes release release-check platforms roots constraints docs licences fuzz site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -169,6 +169,9 @@ platforms: setup-dev ## try the wheel with each Spark and Python in docs/platfor
 	@$(BIN)/python -m tests.platforms.sail
 	@$(BIN)/python -m tests.platforms.recipes
 	@$(BIN)/python -m tests.platforms.spark_tables
+
+roots: setup-dev ## make the roots of make platforms with Python 3.14 and with aarch64: needs Debian, the user root and a gigabyte
+	@$(BIN)/python -m tests.platforms.roots $(or $(ARGS),python-3.14 aarch64)
 
 constraints: setup-dev ## rewrite constraints.txt with the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py

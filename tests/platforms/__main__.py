@@ -1,6 +1,7 @@
 """Try the wheel of this tree with each Spark, and put the table into docs/platforms.md: `make platforms`.
 
-An environment is kept in build/platforms, some 900 MB each. A result is kept in docs/results as soon as it is there.
+An environment is kept in build/platforms, some 900 MB each. A result is kept in docs/results as soon as it is there, with the
+day of its run. A Python that this system lacks may be in a root that `make roots` has made.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.platforms.environments import build_wheel, make, python_of, renew
+from tests.platforms.environments import build_wheel, make, renew
+from tests.platforms.roots import python_of
 
 TRIED = Path(__file__).resolve().parents[2] / "docs" / "results" / "platforms.jsonl"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "platforms.md"
@@ -24,15 +27,16 @@ MINUTES = 15
 
 
 class Pair(NamedTuple):
-    """Versions that are tried together."""
+    """Versions that are tried together; the newest pyarrow if none is named."""
 
     spark: str
     python: str
+    pyarrow: str = ""
 
     @property
     def name(self) -> str:
         """The pair's name, as in the folder of its environment."""
-        return f"spark-{self.spark}-python-{self.python}"
+        return f"spark-{self.spark}-python-{self.python}" + (f"-pyarrow-{self.pyarrow}" if self.pyarrow else "")
 
 
 PAIRS = (
@@ -65,21 +69,18 @@ def main() -> int:
 
 def tried(pair: Pair, wheel: Path) -> list[dict[str, Any]]:
     """Return the outcome of each way to write and to read."""
-    outside = python_of(pair.python)
-    if outside is None:
-        raise SystemExit(f"there is no Python {pair.python}: install it, or leave {pair.name} out with --only")
+    outside, within = python_of(pair.python)
     # setuptools: Spark 4.0 looks for distutils, which Python 3.12 no longer has
-    python = make(
-        outside, pair.name, [f"pyspark=={pair.spark}", "pandas", "setuptools<81", "confluent-kafka", str(wheel)]
-    )
-    renew(python, wheel)
+    others = ["pandas", "setuptools<81", "confluent-kafka", "pyarrow" + (f"=={pair.pyarrow}" if pair.pyarrow else "")]
+    python = make(outside, pair.name, [f"pyspark=={pair.spark}", *others, str(wheel)], within)
+    renew(python, wheel, within)
     kept = {
         name: value
         for name, value in os.environ.items()
         if name not in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_DRIVER_PYTHON")
     }
     done = subprocess.run(
-        [str(python), str(PROGRAM)],
+        [*within, str(python), str(PROGRAM)],
         env={**kept, "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"},
         cwd=python.parent,
         capture_output=True,
@@ -99,13 +100,19 @@ def tried(pair: Pair, wheel: Path) -> list[dict[str, Any]]:
 
 
 def keep(pair: Pair, ways: Sequence[dict[str, Any]]) -> None:
-    """Replace the results of a pair."""
-    others = [line for line in load() if (line["spark"], line["python"]) != pair]
+    """Replace the results of a pair, which are of today."""
+    others = [line for line in load() if pair_of(line) != pair]
     reported = {way["way"]: way["wrong"].strip().splitlines()[-1] if way["wrong"] else "" for way in ways}
-    lines = [*others, {"spark": pair.spark, "python": pair.python, "kernel": ways[0]["kernel"], "ways": reported}]
+    found = {"kernel": ways[0]["kernel"], "found": ways[0]["pyarrow"], "day": f"{datetime.now(UTC):%Y-%m-%d}"}
+    lines = [*others, {**pair._asdict(), **found, "ways": reported}]
     order = {pair: number for number, pair in enumerate(PAIRS)}
-    lines.sort(key=lambda line: order.get(Pair(line["spark"], line["python"]), len(order)))
+    lines.sort(key=lambda line: order.get(pair_of(line), len(order)))
     TRIED.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def pair_of(line: dict[str, Any]) -> Pair:
+    """The pair of a result."""
+    return Pair(line["spark"], line["python"], line["pyarrow"])
 
 
 def load() -> list[dict[str, Any]]:
@@ -124,11 +131,13 @@ def with_table(page: str, results: Sequence[dict[str, Any]]) -> str:
     if not begin or not end:
         raise ValueError(f"there is no place for the table, between {BEGIN} and {END}")
     ways = list(dict.fromkeys(way for line in results for way in line["ways"]))
-    lines = ["| Spark | Python | loops | " + " | ".join(ways) + " |", "| --- " * (len(ways) + 3) + "|"]
+    titles = ["Spark", "Python", "pyarrow", "run on", "loops", *ways]
+    lines = ["| " + " | ".join(titles) + " |", "| --- " * len(titles) + "|"]
     for line in results:
         outcomes = [line["ways"].get(way) for way in ways]
         cells = ["not tried" if wrong is None else f"**no**: {wrong}" if wrong else "yes" for wrong in outcomes]
-        lines.append("| " + " | ".join([line["spark"], line["python"], line["kernel"].split()[0], *cells]) + " |")
+        versions = [line["spark"], line["python"], line["found"] or "newest", line["day"]]
+        lines.append("| " + " | ".join([*versions, line["kernel"].split()[0], *cells]) + " |")
     return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}"
 
 

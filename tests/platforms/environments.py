@@ -10,7 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build" / "platforms"
@@ -28,31 +30,38 @@ def python_of(version: str) -> Path | None:
     return None
 
 
-def build_wheel() -> Path:
-    """The wheel of this tree. Builds take turns, since setuptools builds in the tree itself."""
+def build_wheel(settings: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """The wheel of this tree, with these variables. Builds take turns, since setuptools builds in the tree itself."""
     folder = HOME / f"wheel-{os.getpid()}"
     folder.mkdir(parents=True, exist_ok=True)
     with (HOME / "wheel.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed; a build ends by the timeout of `run`
-        run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)])
+        run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)],
+            settings,
+        )
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
-def make(python: Path, name: str, packages: list[str]) -> Path:
-    """The Python of an environment of this name, which is kept from run to run, with these packages."""
+def make(python: Path, name: str, packages: list[str], within: Sequence[str] = ()) -> Path:
+    """The Python of an environment of this name, which is kept from run to run, with these packages.
+
+    `within` is what goes before a command that this Python runs, as in a root of another system.
+    """
     place = HOME / name
     inside = place / "bin" / "python"
-    if not inside.exists():
-        run([str(python), "-m", "venv", str(place)])
-    run([str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
+    if not os.path.lexists(inside):
+        run([*within, str(python), "-m", "venv", str(place)])
+    run([*within, str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
     return inside
 
 
-def renew(python: Path, wheel: Path) -> None:
+def renew(python: Path, wheel: Path, within: Sequence[str] = ()) -> None:
     """Replace the wheel of an environment by this one."""
     run(
         [
+            *within,
             str(python),
             "-m",
             "pip",
@@ -66,10 +75,10 @@ def renew(python: Path, wheel: Path) -> None:
     )
 
 
-def run(command: list[str]) -> None:
-    """Run a command, whose error is raised with what it said."""
+def run(command: list[str], settings: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Run a command with these variables; its error is raised with what it said."""
     # With a PYTHONPATH to this tree pip would find the package there, by its egg-info, and install none.
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | dict(settings)
     done = subprocess.run(command, env=kept, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.platforms.environments import build_wheel, make, python_of, renew
+from tests.platforms.environments import build_wheel, make, renew
+from tests.platforms.roots import python_of
 
 PYTHONS = ("3.11", "3.12", "3.13")
 PROGRAM = Path(__file__).with_name("kernel_program.py")
@@ -31,11 +32,10 @@ def main() -> int:
     """Try and print; how many Pythons failed."""
     wheel, pythons = build_wheel(), {}
     for version in PYTHONS:
-        outside = python_of(version)
-        if outside is None:
-            raise SystemExit(f"there is no Python {version}: install it")
-        pythons[version] = make(outside, f"kernel-python-{version}", [str(wheel)])
-        renew(pythons[version], wheel)
+        outside, within = python_of(version)
+        python = make(outside, f"kernel-python-{version}", [str(wheel)], within)
+        renew(python, wheel, within)
+        pythons[version] = [*within, str(python)]
     turns = [{version: run(python) for version, python in pythons.items()} for _ in range(TURNS)]
     reported = {version: least([turn[version] for turn in turns]) for version in PYTHONS}
     failed = 0
@@ -47,16 +47,21 @@ def main() -> int:
     return failed
 
 
-def run(python: Path) -> dict[str, Reported]:
-    """The results of the program for each loop."""
+def run(python: Sequence[str], *rounds: str) -> dict[str, Reported]:
+    """The results of the program for each loop, with this Python and what goes before its commands."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYPRODUCER_KERNEL")}
-    command = [str(python), str(PROGRAM)]
     done = subprocess.run(
-        command, cwd=python.parent, env=kept, capture_output=True, text=True, timeout=SECONDS, check=False
+        [*python, str(PROGRAM), *rounds],
+        cwd=PROGRAM.root,
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     reported = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if not reported:
-        raise RuntimeError(f"{python} has not begun:\n{done.stderr[-4000:]}")
+        raise RuntimeError(f"{' '.join(python)} has not begun:\n{done.stderr[-4000:]}")
     return {each["loop"]: each for each in reported}
 
 

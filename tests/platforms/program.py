@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pyarrow
 import pyspark
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -194,11 +195,9 @@ def main() -> int:
                 wrong = traceback.format_exc()
             failed += bool(wrong)
             seconds = round(time.monotonic() - begun, 1)
-            reported = {"way": way, "wrong": wrong, "seconds": seconds, "spark": pyspark.__version__}
-            print(
-                json.dumps({**reported, "python": sys.version.split()[0], "kernel": kernel.LOADED.describe()}),
-                flush=True,
-            )
+            reported = {"way": way, "wrong": wrong, "seconds": seconds, "kernel": kernel.LOADED.describe()}
+            versions = {"spark": pyspark.__version__, "python": sys.version.split()[0], "pyarrow": pyarrow.__version__}
+            print(json.dumps({**reported, **versions}), flush=True)
         spark.stop()
     return failed
 

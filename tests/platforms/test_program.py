@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.platforms import __main__ as platforms
-from tests.platforms import environments, kernel_program, kernels, program, recipes, sail, spark_tables
+from tests.platforms import aarch64, environments, kernel_program, kernels, program, recipes, roots, sail, spark_tables
 from tests.platforms.shipping import ROWS, judge
 
 SECONDS = 240
+WITH = {"python": "3.11", "pyarrow": "", "found": "99.1", "day": "2026-01-31", "kernel": "compiled kernel"}
 FEWER = [
-    {"spark": "4.8", "python": "3.11", "kernel": "compiled kernel", "ways": {"a": "", "b": "", "c": ""}},
-    {"spark": "4.9", "python": "3.11", "kernel": "compiled kernel", "ways": {"a": "", "b": "ValueError"}},
+    {**WITH, "spark": "4.8", "ways": {"a": "", "b": "", "c": ""}},
+    {**WITH, "spark": "4.9", "ways": {"a": "", "b": "ValueError"}},
 ]
 """Results of two Sparks, of which one has not been tried in every way."""
 
@@ -130,8 +131,8 @@ def test_the_page_shows_what_was_tried() -> None:
     page = platforms.PAGE.read_text(encoding="utf-8")
     assert platforms.with_table(page, platforms.load()) == page
     (tried_once,) = [line for line in platforms.with_table(page, FEWER).splitlines() if line.startswith("| 4.9 ")]
-    assert tried_once == "| 4.9 | 3.11 | compiled | yes | **no**: ValueError | not tried |"
-    tried = {(line["spark"], line["python"]) for line in platforms.load()}
+    assert tried_once == "| 4.9 | 3.11 | 99.1 | 2026-01-31 | compiled | yes | **no**: ValueError | not tried |"
+    tried = set(map(platforms.pair_of, platforms.load()))
     assert tried == set(platforms.PAIRS), "make platforms has not been through"
     with pytest.raises(ValueError, match="no place"):
         platforms.with_table("", [])
@@ -139,10 +140,51 @@ def test_the_page_shows_what_was_tried() -> None:
 
 @pytest.mark.covers("COM21", "RD16")
 def test_every_way_passed_with_every_spark_that_is_promised() -> None:
-    tried = {(line["spark"], line["python"]): line["ways"] for line in platforms.load()}
+    tried = {platforms.pair_of(line): line["ways"] for line in platforms.load()}
     assert {pair.spark for pair in platforms.PAIRS if pair.spark.startswith("4.0.")} >= {"4.0.0", "4.0.2"}
     for pair in platforms.PAIRS:
         assert tried[pair] == dict.fromkeys(program.WAYS, ""), pair
+
+
+def test_a_result_is_kept_with_its_day_and_its_pyarrow_beside_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(platforms, "TRIED", tmp_path / "tried.jsonl")
+    oldest, newest = platforms.Pair("4.0.0", "3.11", "18.0.0"), platforms.Pair("4.0.0", "3.11")
+    ways = [{"way": "batch", "wrong": "", "kernel": "compiled kernel", "pyarrow": "26.0.1"}]
+    platforms.keep(newest, [{**ways[0], "wrong": "Traceback\nValueError: odd\n"}])
+    platforms.keep(oldest, [{**ways[0], "pyarrow": "18.0.0"}])
+    platforms.keep(newest, ways)
+    kept = platforms.load()
+    assert {platforms.pair_of(line): line["found"] for line in kept} == {oldest: "18.0.0", newest: "26.0.1"}
+    assert all(line["ways"] == {"batch": ""} for line in kept)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", line["day"]) for line in kept)
+    assert oldest.name == f"{newest.name}-pyarrow-18.0.0"
+
+
+def test_a_python_that_is_not_here_is_taken_from_a_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(roots, "HOME", tmp_path)
+    this = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if environments.python_of(this):
+        assert roots.python_of(this) == (environments.python_of(this), ())
+    with pytest.raises(SystemExit, match=r"no Python 3\.99: install it, or make roots ARGS=python-3\.99"):
+        roots.python_of("3.99")
+    (tmp_path / "python-3.99").mkdir()
+    python, within = roots.python_of("3.99")
+    assert python == Path("/usr/bin/python3")
+    assert list(within[-2:]) == [str(environments.ROOT), str(tmp_path / "python-3.99")]
+    assert set(roots.ROOTS) == {"python-3.14", "aarch64"}
+
+
+def test_the_page_shows_what_was_tried_on_aarch64() -> None:
+    page = platforms.PAGE.read_text(encoding="utf-8")
+    tried = json.loads(aarch64.TRIED.read_text(encoding="utf-8"))
+    assert aarch64.with_line(page, tried) == page
+    assert tried["wrong"] == []
+    failed = aarch64.with_line(page, {**tried, "wrong": ["records"]})
+    assert "without Spark: **no**: records\n" in failed
+    with pytest.raises(ValueError, match="no place"):
+        aarch64.with_line("", tried)
 
 
 @pytest.mark.covers("COM20")
