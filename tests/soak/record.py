@@ -15,7 +15,7 @@ from tests.soak.samples import Sample, per_minute
 
 @dataclass
 class Record:
-    """The events of a soak, as JSON values. Times are seconds since its start."""
+    """The events of a soak, as JSON values. Times are seconds since the first driver was ready."""
 
     seconds: float
     """The length that was asked for."""
@@ -27,7 +27,7 @@ class Record:
     version: str = "4"
     day: str = ""
     lasted: float = 0.0
-    """Seconds until the faults were over."""
+    """Seconds from when all streams brought rows until the faults were over."""
     slowest_turn: float = 0.0
     """The longest time, in seconds, between two looks at streams and faults: faults lasted that much longer at most."""
     faults: list[tuple[float, float, str, str]] = field(default_factory=list)

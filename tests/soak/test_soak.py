@@ -26,7 +26,7 @@ from tests.soak import page, run
 from tests.soak.__main__ import arguments, main
 from tests.soak.accounting import Account, Bookkeeper
 from tests.soak.record import Record
-from tests.soak.run import RETENTION_SECONDS, Soak, play
+from tests.soak.run import RETENTION_SECONDS, START_SECONDS, Soak, play
 from tests.soak.samples import Sample
 from tests.soak.streams import PLANS, Stream
 from tests.support.kafka_node import KafkaFailed
@@ -336,11 +336,33 @@ def test_no_driver_is_hit_before_each_stream_has_one(tmp_path: Path) -> None:
 
 def test_a_stream_without_rows_for_five_minutes_is_a_violation(tmp_path: Path) -> None:
     soak = bare_soak(tmp_path)
-    soak._look_at_progress({"a": 5, "b": 5})
+    soak._look_at_progress({"a": 0, "b": 0})
+    soak._grown = {"a": (5, soak.now), "b": (5, soak.now)}
     soak.begun -= 301
     soak._look_at_progress({"a": 6, "b": 5})
     assert len(soak.record.violations) == 1
     assert "b has brought no row for 301 s" in soak.record.violations[0]
+
+
+def test_faults_begin_when_each_stream_brings_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soak, books = bare_soak(tmp_path), books_of(["a", "b"], [])
+    turns = []
+
+    def turn(_: Soak, hands: list[Any], books: Any) -> None:
+        assert not hands
+        turns.append(len(turns))
+        books.accounts["ab"[len(turns) % 2]].note(0, [1])
+        soak.record.balances = len(turns) // 3
+
+    monkeypatch.setattr(Soak, "_turn", turn)
+    soak._get_under_way(books)
+    assert len(turns) == 3
+    assert set(soak._grown) == {"a", "b"}
+    assert soak.record.violations == []
+    monkeypatch.setattr(Soak, "_turn", lambda *_: None)
+    soak.begun -= START_SECONDS
+    soak._get_under_way(books_of(["a"], []))
+    assert "not all streams bring rows within 600 s" in soak.record.violations[0]
 
 
 def test_a_balance_without_rows_counts_for_nothing_and_copies_are_judged_too(tmp_path: Path) -> None:
