@@ -346,7 +346,7 @@ def test_a_stream_without_rows_for_five_minutes_is_a_violation(tmp_path: Path) -
 
 def test_faults_begin_when_each_stream_brings_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     soak, books = bare_soak(tmp_path), books_of(["a", "b"], [])
-    turns = []
+    turns: list[int] = []
 
     def turn(_: Soak, hands: list[Any], books: Any) -> None:
         assert not hands
