@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource.error_boundary import hide_internal_traceback
@@ -23,6 +24,9 @@ from spark_producer.datasource.source import PyProducerDataSource
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError
 from spark_producer.metrics import OffsetRange, WriteReport
+
+if TYPE_CHECKING:
+    from spark_producer.datasource.read.readers import BatchReader
 
 MAX_REPORTS = 1000
 """Maximum reports that are kept, the newest ones; one has about 2 kB, and more with very many topics."""
@@ -195,6 +199,23 @@ def _followed_source(accumulator: Accumulator[deque[str]]) -> type[PyProducerDat
 
     class FollowedDataSource(PyProducerDataSource):
         """The data source, whose commits and aborts report to the program."""
+
+        reads = False
+        """Whether this process has made a reader. Then Spark pickles the data source for the tasks of the read."""
+
+        def __reduce__(self) -> Any:
+            """Pickle the data source; for tasks of a read the plain one, without the accumulator."""
+            return PyProducerDataSource(self.options).__reduce__() if self.reads else super().__reduce__()
+
+        @hide_internal_traceback
+        def reader(self, schema: StructType) -> BatchReader:
+            self.reads = True
+            return super().reader(schema)
+
+        @hide_internal_traceback
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+            self.reads = True
+            return super().streamReader(schema)
 
         @hide_internal_traceback
         def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

@@ -11,14 +11,18 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource.error_boundary import hide_internal_traceback
+from spark_producer.datasource.task_format import StampedTask
 
 if TYPE_CHECKING:
     from spark_producer.datasource.read.readers import BatchReader
     from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 
 
-class PyProducerDataSource(DataSource):
-    """The data source of `format("pyproducer")`, which reads DataFrames from Kafka and writes them to it."""
+class PyProducerDataSource(StampedTask, DataSource):
+    """The data source of `format("pyproducer")`, which reads DataFrames from Kafka and writes them to it.
+
+    It has a stamp since Spark pickles it for the tasks of a read, before the reader.
+    """
 
     @classmethod
     def name(cls) -> str:

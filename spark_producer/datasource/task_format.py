@@ -1,4 +1,4 @@
-"""The format of pickled tasks: its number is the first thing that a task reads, before anything of its writer or reader."""
+"""The format of pickled tasks: its number is the first thing that a task reads, before all else of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Stamp:
 
 
 class StampedTask:
-    """A reader or a writer whose pickle begins with the stamp of its driver.
+    """What Spark pickles for tasks, a reader, a writer or the data source: its pickle begins with the stamp of the driver.
 
     A pickle is read from its start to its end. So classes and fields that another version lacks are met only after the stamp.
     What reads it, `check_task_format` and `restored_task`, keeps its name and arguments in all versions.
@@ -54,7 +54,7 @@ def check_task_format(number: int, version: str) -> None:
 
 
 def restored_task(_checked: None, kind: type[StampedTask], state: dict[str, Any]) -> StampedTask:
-    """Return the reader or the writer, whose stamp has been checked."""
+    """Return the reader, the writer or the data source, whose stamp has been checked."""
     task = kind.__new__(kind)
     task.__setstate__(state)
     return task

@@ -78,6 +78,23 @@ def test_a_batch_reports_the_watermarks_before_and_after(
     assert spark_producer.follow(session) is reports
 
 
+@pytest.mark.covers("COM15")
+def test_a_session_that_follows_its_writes_reads_too(
+    session: SparkSession, reports: Reports, embedded_broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    embedded_broker.create_topic(topic, 2)
+    write(session.range(0, 100, 1, 2).selectExpr("string(id) as value"), embedded_broker, topic)
+    servers = ("kafka.bootstrap.servers", embedded_broker.bootstrap_servers)
+    read = session.read.format("pyproducer").option(*servers).option("subscribe", topic).load()
+    assert {int(row.value) for row in read.collect()} == {*range(100)}
+    stream = session.readStream.format("pyproducer").option(*servers).option("subscribe", topic)
+    rows = stream.option("startingOffsets", "earliest").load()
+    query = rows.writeStream.format("memory").queryName("followed_read").trigger(availableNow=True)
+    assert query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(SECONDS)
+    assert session.table("followed_read").count() == 100
+    assert [one.records for one in reports.take()] == [100]
+
+
 @pytest.mark.covers("COM15", "COM16")
 def test_two_queries_and_a_restart(
     session: SparkSession, reports: Reports, embedded_broker: Broker, topic: str, tmp_path: Path

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("task_format.txt")
 DATASOURCE = "spark_producer.datasource"
 ROOTS = (
+    f"{DATASOURCE}.source.PyProducerDataSource",
+    f"{DATASOURCE}.follow._ReportQueue",
     f"{DATASOURCE}.write.writers.BatchWriter",
     f"{DATASOURCE}.write.writers.StreamWriter",
     f"{DATASOURCE}.write.driver.commit.TaskReport",

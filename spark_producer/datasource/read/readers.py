@@ -30,7 +30,7 @@ class BatchReader(StampedTask, DataSourceReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the reader in a task (executor)."""
-        self.__dict__.update(state)
+        super().__setstate__(state)
         acknowledge_in_task()
 
     @hide_internal_traceback

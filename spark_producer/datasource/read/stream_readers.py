@@ -45,7 +45,7 @@ class StreamReader(StampedTask, DataSourceStreamReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the reader in a task (executor)."""
-        self.__dict__.update(state)
+        super().__setstate__(state)
         acknowledge_in_task()
 
     @property
