@@ -17,6 +17,7 @@ from spark_producer.errors import (
     CorruptRecord,
     KafkaTimeout,
     UnsupportedVersion,
+    broker_error,
 )
 from spark_producer.protocol import FETCH, FETCH_BY_ID, METADATA
 from spark_producer.protocol.messages import (
@@ -436,6 +437,20 @@ def test_without_a_token_the_end_of_the_wait_says_to_get_one() -> None:
     with pytest.raises(KafkaTimeout) as found:
         harness.step(harness.settings.timeout)
     assert "my.py:3. What to do: get a token or ticket first (see the error before); brokers" in str(found.value)
+
+
+@pytest.mark.covers("NW9")
+def test_after_a_refused_connection_there_is_one_advice() -> None:
+    harness = FetcherHarness(of(0, 0, 9))
+    harness.unready = {BOOTSTRAP}
+    harness.step()
+    refusal = broker_error(129, "broker 3 of cluster 'ours', whose address leads to another broker")
+    harness.fetcher.on_disconnect(BOOTSTRAP, refusal, harness.now)
+    with pytest.raises(
+        KafkaTimeout, match=r"another broker\. What to do: see where the addresses of brokers lead"
+    ) as found:
+        harness.step(harness.settings.timeout)
+    assert str(found.value).count("What to do") == 1
 
 
 @pytest.mark.covers("NW9")

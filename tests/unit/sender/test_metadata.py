@@ -397,6 +397,17 @@ def test_a_response_is_used_if_there_is_nothing_to_check(cluster_id: str | None,
 
 
 @pytest.mark.covers("NW9")
+def test_the_broker_of_another_cluster_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    made = checking()
+    node = made.cluster.nodes[2]
+    name = f"broker 2 at {node.host}:{node.port}"
+    made.request(NOW + 1, 2)
+    made.on_response(metadata_of({"a": (2,)})._replace(cluster_id="theirs"), NOW + 1)
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"{name} is of cluster 'theirs', not of 'ours'. What to do: see where the")
+
+
+@pytest.mark.covers("NW9")
 def test_after_a_refused_connection_the_bootstrap_servers_are_asked_after_a_pause() -> None:
     made = checking()
     made.reject_nodes(NOW + 1)

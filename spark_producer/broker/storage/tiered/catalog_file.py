@@ -47,7 +47,7 @@ class CatalogFile:
         """Yield the content of the last `replace` and of each `append` since; nothing if there is no catalog.
 
         Raises:
-            ValueError, KeyError, TypeError: a file was not written by a broker, or is damaged.
+            ValueError, KeyError, TypeError: a file was not written by a broker.
             CorruptRecord: a file is damaged or missing.
             OSError: the disk refused.
         """
