@@ -95,7 +95,7 @@ def as_spark_sends(task: Any, source: DataSource) -> bytes:
         given: dict[str, Any] = {"data_source": source, "max_arrow_batch_size": 1, "binary_as_bytes": True}
         write_read_func_and_partitions(sent, reader=task, schema=StructType([]), **given)
         sent.seek(0)
-        return sent.read(read_int(sent))
+        return sent.read(read_int(sent))  # type: ignore[no-untyped-call]
 
     def write(iterator: Iterator[Any]) -> Iterator[Any]:  # as in `pyspark.sql.worker.write_into_data_source`
         yield task.write(iterator)
