@@ -39,7 +39,11 @@ class Pair(NamedTuple):
         return f"spark-{self.spark}-python-{self.python}" + (f"-pyarrow-{self.pyarrow}" if self.pyarrow else "")
 
 
+OLDEST = "18.0.0"
+"""The oldest pyarrow that pyproject.toml allows."""
+
 PAIRS = (
+    Pair("4.0.0", "3.11", OLDEST),
     Pair("4.0.0", "3.11"),
     Pair("4.0.2", "3.11"),
     Pair("4.0.5", "3.12"),
@@ -49,7 +53,8 @@ PAIRS = (
     Pair("4.3.0", "3.11"),
     Pair("4.3.0", "3.13"),
 )
-"""The Sparks of today's platforms (4.0.0, 4.0.2, 4.1.1), the last release of each line, and every Python that we build for."""
+"""The Sparks of today's platforms (4.0.0, 4.0.2, 4.1.1), the last release of each line, the Pythons that we
+build for, and the oldest pyarrow with the oldest Spark and Python."""
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,14 @@ def test_a_result_is_kept_with_its_day_and_its_pyarrow_beside_the_others(
     assert all(line["ways"] == {"batch": ""} for line in kept)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", line["day"]) for line in kept)
     assert oldest.name == f"{newest.name}-pyarrow-18.0.0"
+
+
+def test_the_oldest_pyarrow_that_is_promised_is_tried_with_the_oldest_spark() -> None:
+    project = tomllib.loads((environments.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (oldest,) = [name.partition(">=")[2] for name in project["dependencies"] if name.startswith("pyarrow")]
+    assert f"{oldest}.0.0" == platforms.OLDEST
+    (tried,) = [line for line in platforms.load() if line["pyarrow"] == platforms.OLDEST]
+    assert (tried["spark"], tried["python"], tried["found"]) == ("4.0.0", "3.11", platforms.OLDEST)
 
 
 def test_a_python_that_is_not_here_is_taken_from_a_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
