@@ -96,8 +96,9 @@ class IoThread:
         """Send all batches for up to `timeout` seconds, then end the thread; batches that are not acknowledged by then fail."""
         self._close_by = self._clock() + timeout
         self._incomplete.begin_close()
-        self._client.wakeup()
-        self.join(timeout)
+        if timeout > 0:  # else not even an open transaction is aborted: the thread must not wake before it is told to stop
+            self._client.wakeup()
+            self.join(timeout)
         detail = "" if self._incomplete.idle else " before everything was acknowledged"
         self._accumulator.close(ProducerClosed(f"the producer was closed{detail}"))
         self._client.wakeup()
