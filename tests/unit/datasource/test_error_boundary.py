@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import pickle
+import re
+import sys
+import tomllib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +22,7 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import parse_options
 from spark_producer.consumer.offset_range import OffsetRange
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.datasource.error_boundary import hide_internal_traceback
+from spark_producer.datasource.error_boundary import hide_internal_traceback, hide_traceback_of_iterator
 from spark_producer.datasource.read.readers import BatchReader
 from spark_producer.datasource.read.task_ranges import TopicRangesPartition
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -27,6 +32,7 @@ from spark_producer.errors import ConfigError, ConnectionFailed, PartitionerErro
 VALUE = StructType([StructField("value", StringType())])
 DEAD = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "1"}
 ROWS = pa.record_batch({"value": ["a"]})
+PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
 SETTINGS = TaskSettings(*parse_options(DEAD))
 
 
@@ -127,6 +133,41 @@ def test_defects_pass_whole() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         write()
     assert [frame.name for frame in traceback.extract_tb(raised.tb)][-2:] == ["surface", "write"]
+
+
+def lacking(module: str) -> Callable[[], Any]:
+    @hide_internal_traceback
+    def write() -> None:
+        importlib.import_module(module)
+
+    return write
+
+
+def lacking_in_iterator(module: str) -> Callable[[], Any]:
+    @hide_traceback_of_iterator
+    def read() -> Iterator[int]:
+        yield 1
+        importlib.import_module(module)
+
+    return lambda: list(read())
+
+
+@pytest.mark.parametrize("make", [lacking, lacking_in_iterator])
+@pytest.mark.parametrize("package", [re.split(r"\W", each)[0] for each in PROJECT["project"]["dependencies"]])
+def test_a_dependency_that_a_worker_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, package: str, make: Callable[[str], Callable[[], Any]]
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        ConfigError, match=rf"^{package} is not installed for \S+ on \S+\. What to do: install pyproducer, or "
+    ):
+        make(package)()
+
+
+@pytest.mark.parametrize("make", [lacking, lacking_in_iterator])
+def test_another_module_that_is_missing_passes_whole(make: Callable[[str], Callable[[], Any]]) -> None:
+    with pytest.raises(ModuleNotFoundError, match="No module named 'users_own'"):
+        make("users_own")()
 
 
 def test_writers_still_travel_to_the_executors() -> None:
