@@ -20,7 +20,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis soak lint bench dashboard experiments asan notebooks zip wheel conda changes release release-check platforms roots constraints docs licences fuzz site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars kerberos prometheus bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis soak lint bench dashboard experiments asan notebooks zip wheel conda changes release release-check platforms deployments roots constraints docs licences fuzz site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -172,6 +172,9 @@ platforms: setup-dev ## try the wheel with each Spark and Python in docs/platfor
 
 roots: setup-dev ## make the roots of make platforms with Python 3.14 and with aarch64: needs Debian, the user root and a gigabyte
 	@$(BIN)/python -m tests.platforms.roots $(or $(ARGS),python-3.14 aarch64)
+
+deployments: jars ## try the package on a standalone cluster, with a read-only root, and write the table in docs/platforms.md
+	@$(BIN)/python -m tests.platforms.deployments $(ARGS)
 
 constraints: setup-dev ## rewrite constraints.txt with the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py
