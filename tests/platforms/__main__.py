@@ -52,6 +52,7 @@ PAIRS = (
     Pair("4.2.1", "3.13"),
     Pair("4.3.0", "3.11"),
     Pair("4.3.0", "3.13"),
+    Pair("4.3.0", "3.14"),
 )
 """The Sparks of today's platforms (4.0.0, 4.0.2, 4.1.1), the last release of each line, the Pythons that we
 build for, and the oldest pyarrow with the oldest Spark and Python."""
