@@ -96,7 +96,7 @@ class IoThread:
         """Send all batches for up to `timeout` seconds, then end the thread; batches that are not acknowledged by then fail."""
         self._close_by = self._clock() + timeout
         self._incomplete.begin_close()
-        if timeout > 0:  # else the thread must not wake before it is told to stop: it would abort a transaction
+        if timeout > 0:  # else the thread must not wake before the error is set: it would abort a transaction
             self._client.wakeup()
             self.join(timeout)
         detail = "" if self._incomplete.idle else " before everything was acknowledged"
