@@ -162,7 +162,7 @@ release-check: check-machine ## build a release twice, compare the bytes, instal
 conda: check-python ## check the conda recipe; it is built where conda's channels can be reached
 	@$(PYTHON) .ci/check_recipe.py
 
-platforms: setup-dev ## try the wheel with each Spark and Python in docs/platforms.md, with --archives, Sail, and libraries of tables; 10 GB and half an hour
+platforms: setup-dev ## try the wheel with each Spark and Python in docs/platforms.md (3.14: after make roots), with --archives, Sail, and libraries of tables; 10 GB and half an hour
 	@$(BIN)/python -m tests.platforms $(ARGS)
 	@$(BIN)/python -m tests.platforms.kernels
 	@$(BIN)/python -m tests.platforms.shipping

@@ -23,7 +23,7 @@ def test_what_is_written_far_away_arrives() -> None:
         few = [far.BASE._replace(partitions=2), far.Case(far.PROFILE, "", far.FAR, partitions=2)]
         rates = far.measure(stand, few, rounds=1, seconds=0.01)
         with far_away(broker.address.port, 0.0, port):
-            written = sum(len(read_topic(broker.bootstrap_servers, f"far-0-{number}-2")) for number in range(len(few)))
+            written = sum(len(read_topic(broker.bootstrap_servers, f"far-0-{number}")) for number in range(len(few)))
     assert {name: len(values) for name, values in rates.items()} == {far.key(case): 1 for case in few}
     assert written >= len(few) * (1 + far.BATCH_ROWS)
 
