@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Four processes for two cores: tests wait as much as they compute. In the order of the files: the short ones come last.
 # ARGS='-n 0' is for one process, as a debugger wants it.
 PROCESSES ?= 4
-PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder --slow
+PYTEST = $(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder --slow
 # Bytecode is kept, whatever the environment says: without it each of the some thousand Python processes of a run compiles what
 # it imports, and each process of pytest rewrites all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -82,6 +82,8 @@ test: jars ## every test of CI, with real Kafka and real Spark
 test-fast: setup-dev ## tests without a JVM and without the slow ones, a minute or two
 	$(PYTEST) -m 'not kafka and not spark and not slow' $(ARGS)
 
+# Nearly all of these start Spark, which gives each of its Python processes 10 s to start: one test a core.
+nightly: PROCESSES = 2
 nightly: jars ## what CI leaves out: the twins on Kafka 3.9, notebooks, benchmarks' rows, samples of the matrix and of platforms
 	$(PYTEST) -m nightly $(ARGS)
 

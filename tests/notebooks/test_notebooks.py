@@ -81,6 +81,7 @@ def test_a_notebook_runs_and_says_what_is_kept_of_it(machine_of_a_reader: Path, 
     """Pictures are drawn; tables and figures are those that are kept with it (`make notebooks` writes them again)."""
     fresh, kept = run(path, machine_of_a_reader), stored(RESULTS / path.name)
     assert len(outputs(fresh, "image/png")) == pictures_drawn(fresh) > 0
+    print(*outputs(fresh, "text"), sep="\n")
     for kind in ("text/markdown", "text"):
         assert outputs(fresh, kind) == outputs(kept, kind)
     assert list(machine_of_a_reader.iterdir()) == []
