@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.platforms.environments import build_wheel, make, renew
+from tests.platforms.page import with_part
 from tests.platforms.roots import python_of
 
 TRIED = Path(__file__).resolve().parents[2] / "docs" / "results" / "platforms.jsonl"
@@ -132,10 +133,6 @@ def with_table(page: str, results: Sequence[dict[str, Any]]) -> str:
     Raises:
         ValueError: the page has no marks for it.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"there is no place for the table, between {BEGIN} and {END}")
     ways = list(dict.fromkeys(way for line in results for way in line["ways"]))
     titles = ["Spark", "Python", "pyarrow", "run on", "loops", *ways]
     lines = ["| " + " | ".join(titles) + " |", "| --- " * len(titles) + "|"]
@@ -144,7 +141,7 @@ def with_table(page: str, results: Sequence[dict[str, Any]]) -> str:
         cells = ["not tried" if wrong is None else f"**no**: {wrong}" if wrong else "yes" for wrong in outcomes]
         versions = [line["spark"], line["python"], line["found"] or "newest", line["day"]]
         lines.append("| " + " | ".join([*versions, line["kernel"].split()[0], *cells]) + " |")
-    return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n\n{END}{after}"
+    return with_part(page, BEGIN, END, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tests.platforms import environments, roots
 from tests.platforms.__main__ import PAGE
 from tests.platforms.environments import ROOT, build_wheel, make, renew
 from tests.platforms.kernels import run
+from tests.platforms.page import with_part
 
 TRIED = ROOT / "docs" / "results" / "aarch64.json"
 BEGIN, END = "<!-- made by python -m tests.platforms.aarch64 -->", "<!-- end of the line for aarch64 -->"
@@ -79,16 +80,12 @@ def with_line(page: str, tried: dict[str, Any]) -> str:
     Raises:
         ValueError: the page has no marks for it.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"there is no place for the line, between {BEGIN} and {END}")
     outcome = f"**no**: {'; '.join(tried['wrong'])}" if tried["wrong"] else f"yes.\n`{tried['said']}`"
     line = (
         f"aarch64, emulated by qemu, {tried['day']}: {len(tried['loops'])} compiled loops equal the portable ones, and the wheel "
         f"writes and reads without Spark: {outcome}"
     )
-    return f"{before}{BEGIN}\n\n{line}\n\n{END}{after}"
+    return with_part(page, BEGIN, END, line)
 
 
 if __name__ == "__main__":

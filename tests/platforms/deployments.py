@@ -24,6 +24,7 @@ from typing import NamedTuple
 from spark_producer.broker import LocalBroker
 from tests.matrix.standalone import standalone
 from tests.platforms.environments import ROOT
+from tests.platforms.page import with_part
 
 TRIED = ROOT / "docs" / "results" / "deployments.jsonl"
 PAGE = ROOT / "docs" / "platforms.md"
@@ -204,16 +205,12 @@ def with_table(page: str, lines: list[dict[str, str]]) -> str:
     Raises:
         ValueError: the page has no marks for it.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"there is no place for the table, between {BEGIN} and {END}")
     rows = ["| deployment | Spark | Java | outcome | tried |", "| --- " * 5 + "|"]
     for line in lines:
         good = f"refused: `{line['said']}`" if "said" in line else "every row once"
         said = f"**no**: {line['wrong'].strip().splitlines()[-1]}" if line["wrong"] else good
         rows.append(f"| {line['name']} | {line['spark'] or '–'} | {line['java'] or '–'} | {said} | {line['day']} |")
-    return f"{before}{BEGIN}\n\n" + "\n".join(rows) + f"\n\n{END}{after}"
+    return with_part(page, BEGIN, END, "\n".join(rows))
 
 
 def main() -> int:
